@@ -37,15 +37,10 @@ def run(path):
     return names
 
 
+@pytest.mark.full  # what they show has tests, and the README's own code runs below
 @pytest.mark.parametrize(
     "path",
-    [
-        pytest.param(
-            path, marks=pytest.mark.full
-        )  # what they show has tests, and the README's code runs below
-        for path in PAGES[1:]
-        if code(path) and place(path) not in ELSEWHERE
-    ],
+    [path for path in PAGES[1:] if code(path) and place(path) not in ELSEWHERE],
     ids=place,
 )
 def test_the_code_of_a_page_runs_as_written(path, tmp_path, monkeypatch):
