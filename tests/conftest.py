@@ -49,7 +49,7 @@ hypothesis.settings.load_profile("whenever")
 
 # What tests vary over the same lines of code: of one such parameter alone, a test is run with one value in
 # `SHARE` by default, and the tests of a file take turns. Rows of other tables are promises of their own.
-SHARE = 8
+SHARE = 10
 VARIED = {"policy", "load", "engine", "codec", "transport", "optimizer", "problem", "claim", "source"}
 VARIED |= {"lanes", "seed", "sizes", "case"}
 

@@ -279,7 +279,7 @@ def test_a_small_grid_is_walked_step_by_step():
         assert (state.k, state.batch_size) == wanted
 
 
-@pytest.mark.full  # test_adaptive_k_load has such comparisons, every eighth by default
+@pytest.mark.full  # test_adaptive_k_load has such comparisons, every tenth by default
 @pytest.mark.parametrize("source", ["loss", "gradients"])
 def test_online_needs_fewer_samples_and_less_time_than_waiting_for_all(source):
     """Against waiting for all at full load, on the group's data: to the same excess loss."""

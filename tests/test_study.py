@@ -531,7 +531,9 @@ class TestStudy:
             {"cluster": dml.Cluster.from_speeds([500, 300, 250], latency=0.001)},  # the slowest is the same
             {"optimizer": optax.adam},
             {"batch_size": 16},
-            {"methods": METHODS | {"SSP": dml.space(dml.ssp, staleness=[1, 3])}},
+            pytest.param(
+                {"methods": METHODS | {"SSP": dml.space(dml.ssp, staleness=[1, 3])}}, marks=pytest.mark.full
+            ),
             {"methods": METHODS | {"SSP": dml.ssp(1)}},
             {"problem": dml.problems.linear_regression(num_samples=64, num_features=3, seed=1)},
         ],
