@@ -236,16 +236,16 @@ def candidates(folder):
             write(path, {"regime": regime, "seconds": found.table["seconds"].replace(np.inf, 1e9).to_dict()})
         found = json.loads(path.read_text())
         seconds = found["seconds"]
-        new, old = (min(names, key=lambda name: seconds.get(name, np.inf)) for names in (CANDIDATES, STRONG))
-        lead, told = seconds[old] / seconds[new], ""
-        if new == "DiLoCo" and lead >= CLOSE:
+        old = min(STRONG, key=lambda name: seconds.get(name, np.inf))
+        leads.append({name: seconds[old] / seconds[name] for name in CANDIDATES if name in seconds})
+        told = ", ".join(f"{name} {lead:.2f}x" for name, lead in leads[-1].items())
+        print(f"{number:2d} {found['regime']}: {told} as fast as {old}", flush=True)
+        if leads[-1].get("DiLoCo", 0) >= CLOSE:
             control = with_the_same_momentum(number, folder)
-            lead, told = min(lead, control), f", {control:.2f}x as fast as BSP with its momentum"
-        leads.append((new, lead))
-        told = f"{new} {seconds[old] / seconds[new]:.2f}x as fast as {old}{told}"
-        print(f"{number:2d} {found['regime']}: {told}", flush=True)
+            leads[-1]["DiLoCo"] = min(leads[-1]["DiLoCo"], control)
+            print(f"   DiLoCo {control:.2f}x as fast as BSP with its momentum", flush=True)
     for name in CANDIDATES:
-        often = sum(new == name and lead >= CLOSE for new, lead in leads)
+        often = sum(lead.get(name, 0) >= CLOSE for lead in leads)
         belongs = "belongs" if often >= len(leads) / 10 else "does not belong"
         print(f"{name}: 10% faster than the library on {often} of {len(leads)}, so it {belongs} in it")
 

@@ -44,8 +44,11 @@ def local_steps(
 
     With `prox` and `dynamic` the gradient is g_i + alpha (w_i - w_0 - m_k), where alpha is `prox` and m_k the
     sum of all that worker k has pushed, at first 0; the server's optimizer is given the pushes' mean plus the
-    mean of all m_k (FedDyn). So where training stays, the mean of all workers' gradients is 0, however much
-    their data differ. Messages are no larger, and the same is required as for control variates.
+    mean of all m_k (FedDyn). So where training stays, the plain mean of all workers' gradients is 0, however
+    much their data differ: each worker counts alike, as in the paper, also if its shard is smaller. It is the
+    paper's algorithm in rounds, with `optax.sgd(1)` at the server and local steps without weight decay. If
+    every push is an update, the mean counts in each, and training may diverge. Messages count as no larger,
+    and the same is required as for control variates.
 
     With `normalised` workers that take more steps count no more for it (FedNova): of pushes with weights w_k,
     which say how much each worker's data count, and numbers of steps tau_k, push k gets the weight
@@ -78,7 +81,8 @@ def local_steps(
             `Crash` says whether states are lost.
         prox: FedProx's mu, FedDyn's alpha, >= 0. Default: 0, no proximal term.
         control_variates: whether control variates correct the steps. The aggregate is then `mean`.
-        dynamic: whether the proximal term, `prox` > 0, is FedDyn's. The aggregate is then `mean`.
+        dynamic: whether the proximal term, `prox` > 0, is FedDyn's. The aggregate is then `mean`; not with
+            control variates, `normalised`, fragments or mixing.
         normalised: whether pushes are normalised by their numbers of steps, which are then to be steps of
             SGD without momentum. No task may keep a cached copy.
         fragments: the paper's P, >= 1 and at most the number of parameters: contiguous parts of the

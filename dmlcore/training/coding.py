@@ -59,7 +59,9 @@ def coding_of(trace: Trace) -> Coding | None:
     try:
         coding = coding_by(resolve(trace.metadata["transport"]))
     except ValueError as error:  # a trace has no more than the name
-        raise ValueError(f"{error}; a codec of your own: put its function into dml.codecs.CODECS") from None
+        raise ValueError(
+            f"{error}; if it is a codec of your own, put its function into dml.codecs.CODECS"
+        ) from None
     if coding is not None and remembers(coding):
         _check_complete(trace, "transport", trace.metadata["transport"], WITHOUT_MEMORY, coding.own_steps)
     return coding

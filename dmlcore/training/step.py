@@ -262,12 +262,12 @@ def weighed(weight: Any, gradient: Any) -> Any:
 
 @jax.jit
 def weigh(weight: Any, gradient: Any) -> Any:
-    """Returns `weight * gradient`; control variates count whole."""
+    """Returns `weight * gradient`; changes of what workers remember count whole."""
     return of_params(lambda g: jnp.asarray(weight, g.dtype) * g, gradient)
 
 
 def of_params(function: Any, gradient: Any) -> Any:
-    """Returns a gradient with a function of each leaf, but control variates as they are."""
+    """Returns a gradient with a function of each leaf, but what workers remember as it is."""
     if isinstance(gradient, Controlled):
         return gradient._replace(params=jax.tree.map(function, gradient.params))
     return jax.tree.map(function, gradient)
@@ -280,7 +280,7 @@ def add(total: Any, gradient: Any) -> Any:
 
 
 def inner(one: Any, two: Any) -> Any:
-    """Returns the inner product of two pytrees, without control variates."""
+    """Returns the inner product of two pytrees, without what workers remember."""
     if isinstance(one, Controlled):
         one, two = one.params, two.params
     return sum(jnp.vdot(a, b) for a, b in zip(*map(jax.tree.leaves, (one, two)), strict=True))

@@ -9,10 +9,11 @@ from dmlcore import checks
 from dmlcore.experiments.study.space import Space, as_space
 from dmlcore.methods import codecs, loads, policies, transport
 from dmlcore.methods.local import local_steps
-from dmlcore.types import Method, Policy, Transport
+from dmlcore.types import Codec, Method, Policy, Transport
 
 Optimizer = Callable[[float], optax.GradientTransformation]
 LEAST_LOAD = 4  # smallest batch size of load rules that follow the workers' speeds, in samples
+KEPT = 0.1, 0.01, 0.03  # share of a gradient's entries that are sent, the largest ones
 BITS = 8, 4  # bits per value of a gradient; parameters are sent as differences with 8 bits per value
 
 
@@ -96,6 +97,9 @@ def library(scale: Scale) -> dict[str, Space]:
     waiting_for_none = {
         "ASP": of(policies.asp, alone),
         "quantized ASP": of(lambda bits: Method(policies.asp(), transport=_coded(bits)), alone, bits=BITS),
+        "sparse ASP": of(
+            lambda fraction: Method(policies.asp(), transport=_sparse(fraction)), alone, fraction=KEPT
+        ),
         "DBS-SGD": of(lambda: Method(policies.asp(), load=by_speed), alone),
         "Ringmaster": of(policies.ringmaster, alone, r=_numbers(P, 2 * P, P // 2, 4 * P)),
         "adaptive sync": of(policies.adaptive_sync, alone, threshold=_numbers(P // 4, 4 * P, P)),
@@ -106,8 +110,15 @@ def library(scale: Scale) -> dict[str, Space]:
 
 
 def _coded(bits: int) -> Transport:
-    nearest = codecs.difference(codecs.affine(8, stochastic=False))
-    return transport.coded(push=codecs.affine(bits), pull=nearest)
+    return transport.coded(push=codecs.affine(bits), pull=_nearest())
+
+
+def _sparse(fraction: float) -> Transport:
+    return transport.coded(push=codecs.error_feedback(codecs.top_k(fraction)), pull=_nearest())
+
+
+def _nearest() -> Codec:
+    return codecs.difference(codecs.affine(8, stochastic=False))
 
 
 def _numbers(*values: int) -> list[int]:
