@@ -36,7 +36,6 @@ import dmlcore as dml
 from dmlcore.cluster import presets
 from dmlcore.cluster.regime import with_ratio
 from dmlcore.experiments.study.search import runs_of
-from dmlcore.methods import transport
 
 RULE = 20261127  # seed of the draws; the search was developed on those of 20261125 and 20261126
 REAL_RULE = 20261125  # of those that run on a real clock
@@ -204,8 +203,8 @@ def with_momentum(learning_rate):
 
 def streaming(steps, local_rate, learning_rate):
     local = local_sgd(steps, local_rate, fragments=4, mixing=0.5)
-    options = {"transport": transport.pipelined(), "optimizer": optax.sgd(learning_rate)}
-    return dml.Method(dml.bsp(), local=local, **options)
+    outer = optax.sgd(learning_rate)
+    return dml.Method(dml.bsp(), transport="pipelined()", local=local, optimizer=outer)
 
 
 @cache  # a new local optimizer would be compiled anew
@@ -220,48 +219,40 @@ CANDIDATES = {
     "DiLoCo": dml.space(diloco, steps=[8, 2, 32], **RATES),
     "Streaming DiLoCo": dml.space(streaming, steps=[4, 1, 16], **RATES),
 }
+MOMENTUM = dml.space(with_momentum, learning_rate=[0.2, 0.5, 0.1, 1.0, 0.05])
+
+
+def seconds_of(methods, number, path):
+    """Median time to the target of some methods on a cluster, as `recommend` tunes them; kept in a file."""
+    if not path.exists():
+        (problem, target), cluster = problem_of(number), drawn(number)
+        options = {"budget": FOREVER, "trials": FEW, "progress": False, "save": path.parent / "runs"}
+        found = dml.recommend(problem, cluster, target, methods=methods, **options)
+        write(path, {"seconds": found.table["seconds"].replace(np.inf, 1e9).to_dict()})
+    return json.loads(path.read_text())["seconds"]
 
 
 def candidates(folder):
-    """How much faster the best candidate is than the best of the library, on every cluster."""
+    """How much faster each candidate is than the best of the library, on every cluster."""
     leads = []
     for number in CLUSTERS:
-        path = folder / f"candidates-{number}.json"
-        if not path.exists():
-            (problem, target), cluster = problem_of(number), drawn(number)
-            options = {"budget": FOREVER, "trials": FEW, "progress": False, "save": folder / "runs"}
-            methods = {name: {} for name in STRONG} | CANDIDATES
-            found = dml.recommend(problem, cluster, target, methods=methods, **options)
-            regime = str(cluster.regime(problem))
-            write(path, {"regime": regime, "seconds": found.table["seconds"].replace(np.inf, 1e9).to_dict()})
-        found = json.loads(path.read_text())
-        seconds = found["seconds"]
+        methods = {name: {} for name in STRONG} | CANDIDATES
+        seconds = seconds_of(methods, number, folder / f"candidates-{number}.json")
         old = min(STRONG, key=lambda name: seconds.get(name, np.inf))
         leads.append({name: seconds[old] / seconds[name] for name in CANDIDATES if name in seconds})
         told = ", ".join(f"{name} {lead:.2f}x" for name, lead in leads[-1].items())
-        print(f"{number:2d} {found['regime']}: {told} as fast as {old}", flush=True)
+        regime = drawn(number).regime(problem_of(number)[0])
+        print(f"{number:2d} {regime}: {told} as fast as {old}", flush=True)
         if leads[-1].get("DiLoCo", 0) >= CLOSE:
-            control = with_the_same_momentum(number, folder)
+            methods = {"BSP": {}, "momentum": MOMENTUM, "DiLoCo": CANDIDATES["DiLoCo"]}
+            seconds = seconds_of(methods, number, folder / f"momentum-{number}.json")
+            control = seconds["momentum"] / seconds["DiLoCo"]
             leads[-1]["DiLoCo"] = min(leads[-1]["DiLoCo"], control)
             print(f"   DiLoCo {control:.2f}x as fast as BSP with its momentum", flush=True)
     for name in CANDIDATES:
         often = sum(lead.get(name, 0) >= CLOSE for lead in leads)
         belongs = "belongs" if often >= len(leads) / 10 else "does not belong"
         print(f"{name}: 10% faster than the library on {often} of {len(leads)}, so it {belongs} in it")
-
-
-def with_the_same_momentum(number, folder):
-    """How much faster DiLoCo is on a cluster than BSP with the momentum of its outer optimizer."""
-    path = folder / f"momentum-{number}.json"
-    if not path.exists():
-        (problem, target), cluster = problem_of(number), drawn(number)
-        options = {"budget": FOREVER, "trials": FEW, "progress": False, "save": folder / "runs"}
-        momentum = dml.space(with_momentum, learning_rate=[0.2, 0.5, 0.1, 1.0, 0.05])
-        methods = {"BSP": {}, "momentum": momentum, "DiLoCo": CANDIDATES["DiLoCo"]}
-        found = dml.recommend(problem, cluster, target, methods=methods, **options)
-        write(path, {"seconds": found.table["seconds"].replace(np.inf, 1e9).to_dict()})
-    seconds = json.loads(path.read_text())["seconds"]
-    return seconds["momentum"] / seconds["DiLoCo"]
 
 
 def write(path, found):
