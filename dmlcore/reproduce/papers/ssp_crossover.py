@@ -7,22 +7,12 @@ import pandas as pd
 from scipy import optimize
 
 import dmlcore as dml
-from dmlcore.cluster.regime import seconds_per_push
 from dmlcore.experiments.study import Study
-from dmlcore.reproduce.papers.ssp_study import SHARE, SLOWER, transient
+from dmlcore.reproduce.papers.ssp_study import SHARE, SLOWER
 
 LEAST = 1.05  # smallest ratio of times at which SSP counts as ahead of ASP
 CYCLE = 0.032 * (1 + SHARE * (SLOWER - 1))  # mean seconds of a task, including slow episodes
 MOST = 10.0  # bound of ratios, and of their inverses, in the interpolation of a crossover
-
-
-def busy(num_workers: int, load: float, push: float, problem: object = 0) -> dml.Cluster:
-    """Returns a cluster on free links with this server load under ASP; `push` is the pushes' share of it."""
-    cluster = transient(num_workers, latency=0.0)
-    if not load:
-        return cluster
-    service = seconds_per_push(cluster, load, problem, 32)
-    return cluster.with_server(seconds_per_push=push * service, seconds_per_pull=(1 - push) * service)
 
 
 def overtakes(leads: Mapping[float, float], least: float = LEAST) -> float | None:

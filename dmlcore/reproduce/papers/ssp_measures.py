@@ -14,6 +14,7 @@ from dmlcore.experiments.study import Study
 BOUNDS = (0, 1, 3, 8)  # s of timelines, in clocks
 DIAMETER, LIPSCHITZ = math.sqrt(2), 1.0  # F and L of theorem 1, for distances to points of the unit ball
 CREW = 4  # number of workers in the runs for theorem 1
+COORDINATES, UPDATES = 64, 2**14  # of the losses that a stale read cannot foresee
 MULTIPLES = np.array([1, 4, 16, 32, 64, 128])  # run lengths as multiples of 16 (s + 1) P updates
 
 
@@ -58,6 +59,12 @@ def farthest(makespans: Mapping[int, float]) -> float:
     """
     ratios = [makespans[0] / lasted for s, lasted in makespans.items() if s]
     return max(ratios, key=lambda ratio: abs(math.log(ratio)))
+
+
+def waiting(cluster: dml.Cluster, s: int, seed: int, clocks: int = 200) -> float:
+    """Returns the seconds that workers wait, for others, links or the server, per second of computing."""
+    trace = dml.simulate(dml.ssp(s), cluster, samples=32 * cluster.num_workers * clocks, seed=seed)
+    return 1 / dml.metrics.time_breakdown(trace)["compute_share"].mean() - 1
 
 
 def lag(trace: dml.Trace) -> float:
@@ -115,6 +122,48 @@ def regrets(
     bounds = [dml.theory.regret_bound(DIAMETER, LIPSCHITZ, s, crew, number) for number in every.tolist()]
     frame = pd.DataFrame({"T": every, "regret": found, "bound": bounds})
     return frame.assign(s=s, seed=seed, out_of_turn=of_lemma(trace.until(2000), s) if s else math.nan)
+
+
+def unforeseen(s: int, num_workers: int, seed: int) -> dict[str, float]:
+    """Returns the regret of stale reads of losses that they tell nothing of, and the bound of theorem 1.
+
+    Workers run in lock-step, and all losses of s + 1 clocks are the scaled L1 distance to one random corner
+    of a cube, so what a read lacks is just what would tell it where to go. The first losses are 0: with steps
+    as long as the first ones x would leave the region that the theorem is for.
+
+    Source: Weinberger and Ordentlich 2002, whose lower bound for delayed feedback has such losses.
+    """
+    size = 1 / math.sqrt(COORDINATES)
+    window = (s + 1) * num_workers
+    trace = dml.simulate(dml.ssp(s), dml.Cluster.uniform(num_workers), samples=32 * (UPDATES + window))
+    signs = np.random.default_rng(seed).choice([-1.0, 1.0], size=(-(-UPDATES // window), COORDINATES))
+    corners = np.repeat(size * signs, window, axis=0)[:UPDATES]
+
+    def distance(t: int, x: np.ndarray) -> tuple[float, np.ndarray]:
+        apart = size * (t >= window) * (x - corners[t])
+        return np.abs(apart).sum(), size * np.sign(apart)
+
+    rates = dml.theory.regret_rates(DIAMETER, LIPSCHITZ, s, num_workers, UPDATES)
+    path = dml.metrics.walk(trace, distance, np.zeros(COORDINATES), rates)
+    late = corners[window:]
+    best = size * np.where(late.sum(axis=0) < 0, -1.0, 1.0)
+    regret = path.regret(size * np.abs(late - best).sum())
+    bound = dml.theory.regret_bound(DIAMETER, LIPSCHITZ, s, num_workers, UPDATES)
+    return {
+        "s": s,
+        "P": num_workers,
+        "seed": seed,
+        "regret": regret,
+        "bound": bound,
+        "F2": path.distance(best),
+    }
+
+
+def order(runs: pd.DataFrame, column: str) -> list[float]:
+    """Returns the power of 1 + s (column s) or of P with which regret grows, for each seed."""
+    x = np.log(runs[column] + (column == "s"))
+    runs = runs.assign(x=x, y=np.log(runs["regret"]))
+    return [np.polyfit(part["x"], part["y"], 1)[0] for _, part in runs.groupby("seed")]
 
 
 def of_lemma(trace: dml.Trace, s: int) -> float:

@@ -9,18 +9,21 @@ from scipy import stats
 
 import dmlcore as dml
 from dmlcore import checks
+from dmlcore.cluster.regime import seconds_per_push
 from dmlcore.experiments.study import Study
 from dmlcore.reproduce.paper import TUNING_SEEDS
 
-SLOWER, SHARE, TASKS = 4, 0.1, 5  # slow episodes: factor, fraction of tasks, length in tasks
+SLOWER, SHARE, RARE, TASKS = 4, 0.1, 0.01, 5  # slow episodes: factor, fractions of tasks, length in tasks
 LONGEST = 4  # longest run of a picture, in median times of the best method; a study has the same
 
 
-def transient(num_workers: int, latency: float = 0.01, speed: float = 1000.0) -> dml.Cluster:
-    """Returns a cluster of equal workers with jitter; one task in ten is in a slow episode."""
+def transient(
+    num_workers: int, latency: float = 0.01, speed: float = 1000.0, share: float = SHARE
+) -> dml.Cluster:
+    """Returns a cluster of equal workers with jitter; this share of the tasks is in slow episodes."""
     jitter = stats.gamma(4, scale=0.25)
     cluster = dml.Cluster.uniform(num_workers, samples_per_second=speed, latency=latency, jitter=jitter)
-    return cluster.with_stragglers(SLOWER, fraction=SHARE, mean_tasks=TASKS)
+    return cluster.with_stragglers(SLOWER, fraction=share, mean_tasks=TASKS)
 
 
 class Experiment(NamedTuple):
@@ -34,9 +37,17 @@ class Experiment(NamedTuple):
     batch_size: int = 32
     local: Any = None  # local steps of a task
 
-    def cluster(self, num_workers: int, latency: float = 0.01) -> dml.Cluster:
+    def cluster(self, num_workers: int, latency: float = 0.01, share: float = SHARE) -> dml.Cluster:
         """Returns a cluster with tasks of 32 ms outside of slow episodes, for any batch size."""
-        return transient(num_workers, latency, speed=1000 * self.batch_size / 32)
+        return transient(num_workers, latency, 1000 * self.batch_size / 32, share)
+
+    def busy(self, num_workers: int, load: float, push: float) -> dml.Cluster:
+        """Returns a cluster on free links with this server load under ASP; `push` is the pushes' share."""
+        cluster = self.cluster(num_workers, latency=0.0)
+        if not load:
+            return cluster
+        service = seconds_per_push(cluster, load, self.problem, self.batch_size)
+        return cluster.with_server(seconds_per_push=push * service, seconds_per_pull=(1 - push) * service)
 
     def methods(self) -> dict[str, Any]:
         """Returns BSP, SSP and ASP, and what is searched of each."""
@@ -71,12 +82,12 @@ class Experiment(NamedTuple):
         methods: dict[str, Any] = {f"SSP {s}": dml.ssp(s) for s in sorted(self.bounds)}
         methods = {"BSP": answer.methods["BSP"], **methods, "ASP": answer.methods["ASP"]}
         seconds = LONGEST * float(answer.seconds.median(axis=1).min())
-        rates = {*answer.told["learning_rate"][["BSP", "SSP"]]}
+        rates = {*answer.told["learning_rate"][["BSP", "SSP"]]} if self.rate else {1.0}
         runs = dml.sweep(
             methods,
             self.problem,
             answer.goal.cluster,
-            self.optimizer or optax.sgd,
+            self.optimizer or (optax.sgd if self.rate else optax.scale),
             rates,
             seeds=seeds,
             seconds=seconds,
