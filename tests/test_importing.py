@@ -225,7 +225,7 @@ def replaced(row, column, value):
         ),
         (
             LOG.assign(push_end=np.nan, update=0),
-            r"frame, row 0, update: expected -1 or NaN \(push_end is NaN.*, got 0",
+            r"frame, row 0, column update: expected -1 or NaN \(push_end is NaN.*, got 0",
         ),
         (
             LOG.assign(update=[0, 1, 3, 4, 5]),

@@ -42,8 +42,6 @@ class Durations:
         checks.choice("beyond", beyond, dict.fromkeys(BEYOND))
         size = "batch_size"
         log = read("frame", source, lacking=lambda columns: [BATCH_SIZE] * (size not in columns))
-        if size not in log.tasks:
-            checks.reject("frame", "a log without the samples of a task", BATCH_SIZE)
         made = cls.of(log.tasks, beyond)
         warned(log, source)
         return made

@@ -160,9 +160,11 @@ def read(
         columns: see `read_tasks`.
         unit: see `read_tasks`.
         events: see `read_tasks`.
-        lacking: function of role -> column; returns what else is missing, for the message about columns.
+        lacking: function of the columns; returns what else is missing, for the message about columns.
     """
     if isinstance(source, TaskLog):
+        if lacking is not None and (more := lacking({*source.tasks})):
+            checks.reject(name, f"a log with the columns {[*source.tasks]}", " and ".join(more))
         return source
     table, said = table_of(name, source), list[str]()
     if table.unfinished:
@@ -229,9 +231,7 @@ def _workers(
     values: Any = frame[columns[0]]
     shown = "` and `".join(map(str, columns))
     for column in columns:
-        if (missing := frame[column].isna()).any():
-            where = f"{name}, row {frame.index[int(missing.argmax())]}, column {column}"
-            checks.fail(where, None, "a worker's number or name")
+        tables.refuse(name, frame, column, frame[column].isna(), "a worker's number or name")
     if len(columns) > 1:
         values = frame[list(columns)].astype(str).agg(" / ".join, axis=1)
     texts = not pd.api.types.is_numeric_dtype(values) and values.map(type).eq(str).all()
@@ -240,18 +240,14 @@ def _workers(
     if not texts:
         told = values.to_frame(columns[0])
         values = pd.Series(tables.integers(name, told, columns[0], low=0, high=2**53), frame.index)
-    codes, kinds = pd.factorize(values, sort=not texts)
-    kinds = [*kinds] if texts else kinds.tolist()
-    if kinds == [*range(len(kinds))]:
-        if columns[0] != "worker":
-            said.append(f"`{shown}` is the number of the worker: {len(kinds)} of them")
-        return codes.astype(np.int64), tuple(kinds)
-    order = sorted(range(len(kinds)), key=lambda i: _natural(str(kinds[i])))
-    kinds = [kinds[i] for i in order]
-    span = f", {kinds[0]} to {kinds[-1]}" if len(kinds) > 1 else f", {kinds[0]}"
-    verb = "names" if len(columns) == 1 else "name"
-    said.append(f"`{shown}` {verb} the worker: {len(kinds)} of them{span}")
-    return np.argsort(order)[codes], tuple(kinds)
+    kinds = sorted(values.unique().tolist(), key=lambda kind: _natural(str(kind)))
+    if kinds != [*range(len(kinds))]:
+        span = f", {kinds[0]} to {kinds[-1]}" if len(kinds) > 1 else f", {kinds[0]}"
+        verb = "names" if len(columns) == 1 else "name"
+        said.append(f"`{shown}` {verb} the worker: {len(kinds)} of them{span}")
+    elif columns[0] != "worker":
+        said.append(f"`{shown}` is the number of the worker: {len(kinds)} of them")
+    return pd.Index(kinds).get_indexer(values).astype(np.int64), tuple(kinds)
 
 
 def _natural(text: str) -> list[tuple[int, Any]]:
