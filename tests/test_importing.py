@@ -306,6 +306,18 @@ def test_queues_that_cannot_be(frame, took, message):
         Trace.from_tasks(frame, metadata={"service_seconds": took})
 
 
+def test_a_log_that_was_read_lacks_what_a_table_lacks():
+    log = dml.read_tasks(QUEUED)
+    with pytest.raises(ValueError, match=r"frame: expected metadata\['service_seconds'\] and both columns"):
+        Trace.from_tasks(log)
+    assert same_timeline(
+        Trace.from_tasks(log, metadata={"service_seconds": TOOK}),
+        Trace.from_tasks(QUEUED, metadata={"service_seconds": TOOK}),
+    )
+    with pytest.raises(ValueError, match=r"frame: expected batch_size \(samples of a task"):
+        Trace.from_tasks(dml.read_tasks(LOG))
+
+
 def test_a_log_that_begins_late_begins_at_its_first_time():
     """Else a run of seconds would last since 1970."""
     late = LOG.assign(start=LOG["start"] + 1.7e9, end=LOG["end"] + 1.7e9)

@@ -17,7 +17,6 @@ from dmlcore.reading.columns import ALIASES, TIMED, Meaning, chosen, each_of, me
 from dmlcore.reading.sources import table_of
 from dmlcore.reading.times import lengths, read_unit, resolution, stamps
 
-MOST = 2**31 - 1
 RESTARTED = 0.9  # share of steps that begin before their worker's step before ends, if times start again
 LOGGED = "timestamp", "datetime", "date", "logged_at", "ts", "time"  # times that may be those of a task's end
 ROUNDED = 1e-3  # overlaps of tasks up to this share of the median task, or a step of stamps, are rounding
@@ -138,7 +137,7 @@ def sized(log: TaskLog, batch_size: Any) -> TaskLog:
     """Returns the log with the samples of every task, unless it says them or there is no such number."""
     if batch_size is None or "batch_size" in log.tasks:
         return log
-    size = checks.integer("batch_size", batch_size, low=1, high=MOST)
+    size = checks.integer("batch_size", batch_size, low=1, high=checks.MAX_COUNT)
     return dataclasses.replace(log, tasks=log.tasks.assign(batch_size=size))
 
 
@@ -178,15 +177,15 @@ def read(
     tasks = pd.DataFrame({"worker": worker}, frame.index)
     if (size := found.of.get("batch_size")) is not None:
         if size in [*frame.columns]:
-            tasks["batch_size"] = tables.integers(name, frame, size, low=1, high=MOST)
+            tasks["batch_size"] = tables.integers(name, frame, size, low=1, high=checks.MAX_COUNT)
         else:
-            tasks["batch_size"] = checks.integer("columns, batch_size", size, low=1, high=MOST)
+            tasks["batch_size"] = checks.integer("columns, batch_size", size, low=1, high=checks.MAX_COUNT)
         if size != "batch_size":
             said.append(f"`{size}` is the samples of a task")
     for column in WHOLE_OF_A_TRACE.keys() & {*frame}:
         low = WHOLE_OF_A_TRACE[column]
         nan = -1 if low < 0 else None
-        tasks[column] = tables.integers(name, frame, column, low=low, high=MOST, nan=nan)
+        tasks[column] = tables.integers(name, frame, column, low=low, high=checks.MAX_COUNT, nan=nan)
     for column in REALS_OF_A_TRACE:
         if column in frame:
             tasks[column] = tables.numbers(name, frame, column, nan=column == "weight")

@@ -1,5 +1,6 @@
 """Traces of other systems: a table of tasks becomes a valid trace, and missing columns are derived."""
 
+import contextlib
 import json
 import math
 import os
@@ -42,12 +43,9 @@ def record_of(
     if isinstance(given, str | os.PathLike) and Path(given).suffix == ".parquet" and Path(given).is_file():
         import pyarrow.parquet as pq  # here, because most programs have no file of a trace
 
-        try:
-            known = pq.read_schema(given).metadata or {}
-        except (pa.ArrowException, OSError):  # the reader says why
-            known = {}
-        if METADATA_KEY in known:
-            return Trace.load(given)
+        with contextlib.suppress(pa.ArrowException, OSError):  # of no such file, which the reader refuses
+            if METADATA_KEY in (pq.read_schema(given).metadata or {}):
+                return Trace.load(given)
     return read(name, given, columns, unit, events)
 
 
@@ -67,8 +65,9 @@ def trace_of(
     log = sized(read("frame", source, lacking=lambda columns: _lacking(columns, size, more)), size)
     _check_service(log.tasks, more)
     table, origin = _from_origin(log, origin)
-    if "num_workers" in more or num_workers is not None:
-        _as_numbered(table, log.names)
+    numbered = all(isinstance(name, int) for name in log.names)
+    if numbered and ("num_workers" in more or num_workers is not None):
+        table["worker"] = np.array(log.names)[table["worker"]]  # workers without a task are counted, too
     shown = {"compute_start": "start", "compute_end": "end", "pull_start": "start", "push_end": "end"}
     shown |= {name: name for name in ("pull_start", "push_end") if name in log.tasks}
     _check_order(table, shown, origin)
@@ -90,14 +89,13 @@ def trace_of(
             checks.fail(
                 "end_time", given_end, f"a number >= {last + origin:.15g} (the last time in the frame)"
             )
-    sizes = {*tasks["batch_size"].tolist()}
     about = {
         "engine": "recorded",
         "policy": "recorded",
         "max_lead": None,
         "num_workers": len(log.names),
         "end_time": float(last),
-        "batch_size": sizes.pop() if len(sizes) == 1 else None,
+        "batch_size": log.batch_size,
         "seed": 0,
         "versions": versions(),
     }
@@ -164,12 +162,6 @@ def _from_origin(log: TaskLog, origin: Any) -> tuple[pd.DataFrame, float]:
     for name, like in (("pull_start", "compute_start"), ("push_end", "compute_end")):
         table[name] = table[name] if name in table else table[like]
     return table, zero
-
-
-def _as_numbered(table: pd.DataFrame, names: tuple[Any, ...]) -> None:
-    """Gives workers their numbers in the log, because workers without a task are counted, too."""
-    if all(isinstance(name, int) for name in names):
-        table["worker"] = np.array(names)[table["worker"]]
 
 
 def _check_order(table: pd.DataFrame, shown: Mapping[str, str], origin: float) -> None:
