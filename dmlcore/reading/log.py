@@ -182,10 +182,10 @@ def read(
             tasks["batch_size"] = checks.integer("columns, batch_size", size, low=1, high=checks.MAX_COUNT)
         if size != "batch_size":
             said.append(f"`{size}` is the samples of a task")
-    for column in WHOLE_OF_A_TRACE.keys() & {*frame}:
-        low = WHOLE_OF_A_TRACE[column]
-        nan = -1 if low < 0 else None
-        tasks[column] = tables.integers(name, frame, column, low=low, high=checks.MAX_COUNT, nan=nan)
+    for column, low in WHOLE_OF_A_TRACE.items():
+        if column in frame:
+            nan = -1 if low < 0 else None
+            tasks[column] = tables.integers(name, frame, column, low=low, high=checks.MAX_COUNT, nan=nan)
     for column in REALS_OF_A_TRACE:
         if column in frame:
             tasks[column] = tables.numbers(name, frame, column, nan=column == "weight")

@@ -140,12 +140,12 @@ def erlang(communication_rate: float, sample_rate: float) -> Response:
     """
     x = checks.real("communication_rate", communication_rate, above=0)
     y = checks.positive("sample_rate", sample_rate)
+
+    def survival(t: Any, b: int) -> np.ndarray:
+        return exponential_and_erlang(t, x, b, y)
+
     return Response(
-        f"erlang({x:g}, {y:g})",
-        x,
-        lambda b: scipy.stats.gamma(b, scale=1 / y),
-        lambda t, b: exponential_and_erlang(t, x, b, y),
-        scales=False,
+        f"erlang({x:g}, {y:g})", x, lambda b: scipy.stats.gamma(b, scale=1 / y), survival, scales=False
     )
 
 
