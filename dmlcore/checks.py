@@ -13,6 +13,7 @@ from typing import Any, NoReturn, TypeVar
 T = TypeVar("T")
 MAX_SEED = 2**32 - 1
 MAX_INT = 2**63 - 1  # the largest integer of NumPy
+MAX_COUNT = 2**31 - 1  # clocks, updates, and samples of a task: a trace stores 32 bits
 MAX_WORKERS = 2**20
 HUGE = 1e300  # more would overflow where it is multiplied
 SHOWN = 300  # characters of a value in a message

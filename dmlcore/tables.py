@@ -61,7 +61,7 @@ def numbers(
     bound = f" >= {low:g}" if np.isfinite(low) else ""
     values = _floats(frame[column])
     fits = np.isfinite(values) & (values >= low) | (np.isnan(values) & nan & frame[column].isna().to_numpy())
-    _refuse(name, frame, column, fits, f"a finite number{bound}" + ", or NaN" * nan)
+    refuse(name, frame, column, ~fits, f"a finite number{bound}" + ", or NaN" * nan)
     return values
 
 
@@ -79,7 +79,7 @@ def integers(
         values = np.where(frame[column].isna(), nan, values)
     fits = (values >= low) & (values <= high) & (values == np.floor(values))
     expected = f"a whole number from {low} to {high}" + ", or NaN" * (nan is not None)
-    _refuse(name, frame, column, fits, expected)
+    refuse(name, frame, column, ~fits, expected)
     return values.astype(np.int64)
 
 
@@ -91,10 +91,10 @@ def _floats(values: pd.Series) -> np.ndarray:
     return np.array(plain, float)
 
 
-def _refuse(name: str, frame: pd.DataFrame, column: str, fits: np.ndarray, expected: str) -> None:
-    wrong = np.flatnonzero(~fits)
-    if len(wrong):
-        row = int(wrong[0])
+def refuse(name: str, frame: pd.DataFrame, column: str, wrong: Any, expected: str) -> None:
+    """Raises ValueError that names the first row that is wrong, if there is one."""
+    if wrong.any():
+        row = int(wrong.argmax())
         value = frame[column].iloc[row]
         given = value.item() if isinstance(value, np.generic) else value
         checks.fail(f"{name}, row {frame.index[row]}, column {column}", given, expected)

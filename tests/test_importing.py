@@ -225,7 +225,7 @@ def replaced(row, column, value):
         ),
         (
             LOG.assign(push_end=np.nan, update=0),
-            r"frame, row 0, update: expected -1 or NaN \(push_end is NaN.*, got 0",
+            r"frame, row 0, column update: expected -1 or NaN \(push_end is NaN.*, got 0",
         ),
         (
             LOG.assign(update=[0, 1, 3, 4, 5]),
@@ -304,6 +304,18 @@ def test_queues_are_taken_over():
 def test_queues_that_cannot_be(frame, took, message):
     with pytest.raises(ValueError, match=message):
         Trace.from_tasks(frame, metadata={"service_seconds": took})
+
+
+def test_a_log_that_was_read_lacks_what_a_table_lacks():
+    log = dml.read_tasks(QUEUED)
+    with pytest.raises(ValueError, match=r"frame: expected metadata\['service_seconds'\] and both columns"):
+        Trace.from_tasks(log)
+    assert same_timeline(
+        Trace.from_tasks(log, metadata={"service_seconds": TOOK}),
+        Trace.from_tasks(QUEUED, metadata={"service_seconds": TOOK}),
+    )
+    with pytest.raises(ValueError, match=r"frame: expected batch_size \(samples of a task"):
+        Trace.from_tasks(dml.read_tasks(LOG))
 
 
 def test_a_log_that_begins_late_begins_at_its_first_time():

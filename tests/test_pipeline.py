@@ -136,7 +136,7 @@ def test_equal_operations_are_ideal():
         ),
         (lambda frame: frame.drop(index=3), "one in each of 1 steps of 2 ranks"),
         (lambda frame: pd.concat([frame, frame]), "one in each of 1 steps of 2 ranks, got 4 rows"),
-        (lambda frame: frame.assign(duration=np.nan), "finite start_ts and duration"),
+        (lambda frame: frame.assign(duration=np.nan), "row 0, column duration: expected a finite number"),
         (lambda frame: frame[frame["optype"] != "backward-compute"], "a backward-compute of every stage"),
         (lambda frame: frame.assign(stage=frame["stage"] + 1), "every stage from 0 on"),
     ],

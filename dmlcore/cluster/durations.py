@@ -17,7 +17,6 @@ from dmlcore import checks
 from dmlcore.reading.log import BATCH_SIZE, read, warned
 
 BEYOND = ("cycle", "resample", "error", "bootstrap", "rounds")
-MOST = 2**31 - 1
 
 
 @dataclass(frozen=True)
@@ -40,10 +39,7 @@ class Durations:
     def checked(cls, source: Any, beyond: str) -> Durations:
         """Returns the durations that the arguments of `Cluster.from_durations` describe."""
         checks.choice("beyond", beyond, dict.fromkeys(BEYOND))
-        size = "batch_size"
-        log = read("frame", source, lacking=lambda columns: [BATCH_SIZE] * (size not in columns))
-        if size not in log.tasks:
-            checks.reject("frame", "a log without the samples of a task", BATCH_SIZE)
+        log = read("frame", source, lacking=lambda columns: [BATCH_SIZE] * ("batch_size" not in columns))
         made = cls.of(log.tasks, beyond)
         warned(log, source)
         return made

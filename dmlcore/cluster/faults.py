@@ -306,7 +306,7 @@ def absences(
         checks.reject(
             f"source, row {row}", f"a stay from {begins[row]:g} until {ends[row]:g}", "from <= until"
         )
-    last = num_workers - 1 if seed is None else 2**31 - 1
+    last = num_workers - 1 if seed is None else checks.MAX_COUNT
     owners, stays = tables.integers("source", frame, "worker", low=0, high=last), defaultdict(list)
     for worker, *stay in zip(owners.tolist(), begins.tolist(), ends.tolist(), strict=True):
         stays[worker].append(stay)

@@ -9,7 +9,6 @@ import numpy as np
 import scipy
 
 from dmlcore import checks, notebook
-from dmlcore.cluster.durations import MOST
 from dmlcore.cluster.parameter_server import ParameterServer
 
 MOST_BYTES = 2**60  # size of the parameters
@@ -43,7 +42,7 @@ class Sizes(NamedTuple):
 
 def regime(cluster: Any, problem: Any, batch_size: int) -> Regime:
     """Returns the communication ratio and the server load; see `Cluster.regime`."""
-    batch_size = checks.integer("batch_size", batch_size, low=1, high=MOST)
+    batch_size = checks.integer("batch_size", batch_size, low=1, high=checks.MAX_COUNT)
     sizes, server = _sizes(problem), cluster.server
     if server is not None:
         if server.bandwidth_bytes_per_second < math.inf and not sizes.pull_bytes:

@@ -1,8 +1,8 @@
 """Real data sets as NumPy arrays. Every file is checked against its checksum.
 
 The package looks for a file in the folder that the environment variable `DMLCORE_DATA` names, then in the
-user's cache, and otherwise downloads it once. `digits` comes with scikit-learn; its arrays are kept
-in the cache.
+user's cache, and otherwise downloads it once. `digits`, `straggler_steps` and `straggler_tasks` come with the
+package.
 """
 
 from .corpora import Corpus, read_bag_of_words

@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple, cast
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from dmlcore import checks, notebook
@@ -402,7 +401,7 @@ def floating(name: str, dtype: Any) -> str:
     ValueError: dtype: expected one of 'float32', 'float64', got 'int8'
     """
     dtype = checks.one_of("float32", "float64")(name, dtype)
-    if jnp.zeros(0, jax.dtypes.canonicalize_dtype(dtype)).dtype != dtype:
+    if jax.dtypes.canonicalize_dtype(dtype) != dtype:
         checks.fail(
             name, dtype, "'float32' without 64-bit types in JAX", "it inside `with jax.enable_x64(True)`"
         )

@@ -77,8 +77,7 @@ def _check(problem: Problem) -> None:
 
 def _called(name: str, function: Any, *args: Any, on: str = "") -> Any:
     """Calls a function of the user; an exception that it raises is chained to a ValueError."""
-    if not callable(function):
-        checks.fail(name, function, "a function")
+    checks.function(name, function)
     try:
         return function(*args)
     except Exception as error:
@@ -159,11 +158,11 @@ def _initial(problem: Problem) -> Params:
             expected = "floating parameters (tasks are gradients)"
             hint = "keeping numbers that are not trained in data"
             checks.reject(name, _described(leaf), expected, hint)
-    trees: list[Any] = [*map(jax.tree.structure, (params, again))]
-    if trees[0] != trees[1] or not all(
-        _described(one) == _described(two) and np.asarray(one).tobytes() == np.asarray(two).tobytes()
-        for one, two in zip(jax.tree.leaves(params), jax.tree.leaves(again), strict=True)
-    ):
+    one, two = (
+        [(name, _described(leaf), np.asarray(leaf).tobytes()) for name, leaf in _leaves("init", tree)]
+        for tree in (params, again)
+    )
+    if one != two:
         checks.reject("init", "other parameters at its second call", "a function of the random key alone")
     if problem.local:
         _ = problem.shapes  # raises ValueError if a local parameter is not valid

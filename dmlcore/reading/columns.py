@@ -2,7 +2,7 @@
 
 import difflib
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -63,7 +63,8 @@ def meaning(name: str, table: Table, columns: Any, exact: Sequence[str]) -> Mean
         ValueError: a role or a column does not exist, or two columns mean the same.
     """
     frame = table.frame
-    of, units = _told(columns, frame), dict[str, str]()
+    told, units = _told(columns, frame), dict[str, str]()
+    of = dict(told)
     words = {column: plain(column) for column in frame}
     for own, short in (("compute_start", "start"), ("compute_end", "end")):
         if own in frame and short in frame and short not in of:
@@ -78,29 +79,18 @@ def meaning(name: str, table: Table, columns: Any, exact: Sequence[str]) -> Mean
         if role not in of and column is not None:
             of[role] = (column,) if role == "worker" else column
             taken.add(column)
-    if table.chrome and not (columns and "worker" in columns):
+    if "worker" not in told and table.chrome:
         of["worker"] = _lanes(frame)
-    elif (
-        "worker" in of
-        and plain(of["worker"][0])[0] in NAMES["hosts"]["names"]
-        and not (columns and "worker" in columns)
-    ):
-        more = next(
-            (
-                column
-                for column in frame
-                if plain(column)[0] in NAMES["hosts"]["within"] and column not in taken
-            ),
-            None,
-        )
-        of["worker"] += () if more is None else (more,)
+    elif "worker" in of.keys() - told and words[of["worker"][0]][0] in NAMES["hosts"]["names"]:
+        within = NAMES["hosts"]["within"]
+        of["worker"] += tuple(each for each in frame if words[each][0] in within and each not in taken)[:1]
     if {"worker", "seconds"} <= {*of} and not {"start", "end"} & {*of}:
         when = next((column for column in frame if words[column][0] == "time" and column not in taken), None)
         if when is not None and _grows(frame, of["worker"], when):
             of["start"] = when
     for role in TIMED:
-        told = {words[each][1] for each in each_of({role: of[role]})} if role in of else {None}
-        if len(told) == 1 and (unit := told.pop()):
+        named = {words[each][1] for each in each_of({role: of[role]})} if role in of else {None}
+        if len(named) == 1 and (unit := named.pop()):
             units[role] = unit
     read = {*exact, *each_of(of)}
     return Meaning(of, units, [column for column in frame if column not in read])
@@ -194,28 +184,25 @@ def chosen(name: str, table: Table, columns: Any, events: Any, notes: list[str])
         if column is None:
             checks.fail("events", events, "column -> values (no column names the operations)")
         events = {column: events}
-    kept = np.ones(len(frame), bool)
-    for each, wanted in events.items():
+    kept, shown = np.ones(len(frame), bool), list[str]()
+    for each, given in events.items():
         with checks.within("events"):
             tables.check_column("column", each, frame)
+        wanted = given if isinstance(given, list | tuple | set) else [given]
         kept &= _matching(frame[each], wanted)
-    shown = "; ".join(f"`{each}` {_listed(wanted)}" for each, wanted in events.items())
+        shown.append(f"`{each}` {' or '.join(map(str, wanted))}")
     if not kept.any():
         checks.fail("events", events, f"operations of which there is at least one in {name}")
-    notes.append(f"{int(kept.sum())} of {len(frame)} rows are chosen: {shown}")
+    notes.append(f"{int(kept.sum())} of {len(frame)} rows are chosen: {'; '.join(shown)}")
     return table._replace(frame=frame[kept])
 
 
-def _listed(wanted: Any) -> str:
-    return " or ".join(map(str, wanted)) if isinstance(wanted, list | tuple | set) else str(wanted)
-
-
-def _matching(values: pd.Series, wanted: Any) -> np.ndarray:
+def _matching(values: pd.Series, wanted: Iterable[Any]) -> np.ndarray:
     """Returns which values are one of those wanted; text that is no value is a regular expression."""
     found = np.zeros(len(values), bool)
     kinds = values.drop_duplicates()
     texts = kinds.astype(object).map(str)
-    for each in wanted if isinstance(wanted, list | tuple | set) else [wanted]:
+    for each in wanted:
         same = (kinds == each) | (texts == str(each))
         if not same.any() and isinstance(each, str):
             try:

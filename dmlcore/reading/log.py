@@ -17,7 +17,6 @@ from dmlcore.reading.columns import ALIASES, TIMED, Meaning, chosen, each_of, me
 from dmlcore.reading.sources import table_of
 from dmlcore.reading.times import lengths, read_unit, resolution, stamps
 
-MOST = 2**31 - 1
 RESTARTED = 0.9  # share of steps that begin before their worker's step before ends, if times start again
 LOGGED = "timestamp", "datetime", "date", "logged_at", "ts", "time"  # times that may be those of a task's end
 ROUNDED = 1e-3  # overlaps of tasks up to this share of the median task, or a step of stamps, are rounding
@@ -138,7 +137,7 @@ def sized(log: TaskLog, batch_size: Any) -> TaskLog:
     """Returns the log with the samples of every task, unless it says them or there is no such number."""
     if batch_size is None or "batch_size" in log.tasks:
         return log
-    size = checks.integer("batch_size", batch_size, low=1, high=MOST)
+    size = checks.integer("batch_size", batch_size, low=1, high=checks.MAX_COUNT)
     return dataclasses.replace(log, tasks=log.tasks.assign(batch_size=size))
 
 
@@ -160,9 +159,11 @@ def read(
         columns: see `read_tasks`.
         unit: see `read_tasks`.
         events: see `read_tasks`.
-        lacking: function of role -> column; returns what else is missing, for the message about columns.
+        lacking: function of the columns; returns what else is missing, for the message about columns.
     """
     if isinstance(source, TaskLog):
+        if lacking is not None and (more := lacking({*source.tasks})):
+            checks.reject(name, f"a log with the columns {[*source.tasks]}", " and ".join(more))
         return source
     table, said = table_of(name, source), list[str]()
     if table.unfinished:
@@ -176,15 +177,15 @@ def read(
     tasks = pd.DataFrame({"worker": worker}, frame.index)
     if (size := found.of.get("batch_size")) is not None:
         if size in [*frame.columns]:
-            tasks["batch_size"] = tables.integers(name, frame, size, low=1, high=MOST)
+            tasks["batch_size"] = tables.integers(name, frame, size, low=1, high=checks.MAX_COUNT)
         else:
-            tasks["batch_size"] = checks.integer("columns, batch_size", size, low=1, high=MOST)
+            tasks["batch_size"] = checks.integer("columns, batch_size", size, low=1, high=checks.MAX_COUNT)
         if size != "batch_size":
             said.append(f"`{size}` is the samples of a task")
-    for column in WHOLE_OF_A_TRACE.keys() & {*frame}:
-        low = WHOLE_OF_A_TRACE[column]
-        nan = -1 if low < 0 else None
-        tasks[column] = tables.integers(name, frame, column, low=low, high=MOST, nan=nan)
+    for column, low in WHOLE_OF_A_TRACE.items():
+        if column in frame:
+            nan = -1 if low < 0 else None
+            tasks[column] = tables.integers(name, frame, column, low=low, high=checks.MAX_COUNT, nan=nan)
     for column in REALS_OF_A_TRACE:
         if column in frame:
             tasks[column] = tables.numbers(name, frame, column, nan=column == "weight")
@@ -229,9 +230,7 @@ def _workers(
     values: Any = frame[columns[0]]
     shown = "` and `".join(map(str, columns))
     for column in columns:
-        if (missing := frame[column].isna()).any():
-            where = f"{name}, row {frame.index[int(missing.argmax())]}, column {column}"
-            checks.fail(where, None, "a worker's number or name")
+        tables.refuse(name, frame, column, frame[column].isna(), "a worker's number or name")
     if len(columns) > 1:
         values = frame[list(columns)].astype(str).agg(" / ".join, axis=1)
     texts = not pd.api.types.is_numeric_dtype(values) and values.map(type).eq(str).all()
@@ -240,18 +239,14 @@ def _workers(
     if not texts:
         told = values.to_frame(columns[0])
         values = pd.Series(tables.integers(name, told, columns[0], low=0, high=2**53), frame.index)
-    codes, kinds = pd.factorize(values, sort=not texts)
-    kinds = [*kinds] if texts else kinds.tolist()
-    if kinds == [*range(len(kinds))]:
-        if columns[0] != "worker":
-            said.append(f"`{shown}` is the number of the worker: {len(kinds)} of them")
-        return codes.astype(np.int64), tuple(kinds)
-    order = sorted(range(len(kinds)), key=lambda i: _natural(str(kinds[i])))
-    kinds = [kinds[i] for i in order]
-    span = f", {kinds[0]} to {kinds[-1]}" if len(kinds) > 1 else f", {kinds[0]}"
-    verb = "names" if len(columns) == 1 else "name"
-    said.append(f"`{shown}` {verb} the worker: {len(kinds)} of them{span}")
-    return np.argsort(order)[codes], tuple(kinds)
+    kinds = sorted(values.unique().tolist(), key=lambda kind: _natural(str(kind)))
+    if kinds != [*range(len(kinds))]:
+        span = f", {kinds[0]} to {kinds[-1]}" if len(kinds) > 1 else f", {kinds[0]}"
+        verb = "names" if len(columns) == 1 else "name"
+        said.append(f"`{shown}` {verb} the worker: {len(kinds)} of them{span}")
+    elif columns[0] != "worker":
+        said.append(f"`{shown}` is the number of the worker: {len(kinds)} of them")
+    return pd.Index(kinds).get_indexer(values).astype(np.int64), tuple(kinds)
 
 
 def _natural(text: str) -> list[tuple[int, Any]]:

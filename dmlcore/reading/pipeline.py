@@ -10,7 +10,7 @@ from typing import Any, cast
 import numpy as np
 import pandas as pd
 
-from dmlcore import checks
+from dmlcore import checks, tables
 
 Operation = tuple[str, int, int]  # kind, number among those of its kind in a step, stage
 Times = Mapping[Operation, np.ndarray]  # of an operation in each step and rank, (S, D)
@@ -52,11 +52,10 @@ class Pipeline:
     """
 
     def __init__(self, frame: pd.DataFrame) -> None:
-        if missing := [name for name in COLUMNS if name not in frame]:
-            checks.reject(
-                "frame", f"columns {[*frame.columns]}", f"columns that include {', '.join(missing)}"
-            )
+        tables.check_frame("frame", frame, dict.fromkeys(COLUMNS, "of an operation"))
         frame = frame.astype({"optype": str, "start_ts": float, "duration": float})
+        for name in ("start_ts", "duration"):
+            tables.numbers("frame", frame, name)
         for kind in frame["optype"].unique():
             checks.choice("frame, optype", kind, dict.fromkeys(sorted(KINDS)))
         self.steps, self.ranks = np.unique(frame["step"]), np.unique(frame["dp_rank"])
@@ -72,10 +71,8 @@ class Pipeline:
                 checks.reject("frame", f"{kind} {number}", f"one {kind} in a step (no virtual stages)")
             start[kind, number, stage] = own["start_ts"].to_numpy().reshape(self.shape)
             lasted[kind, number, stage] = own["duration"].to_numpy().reshape(self.shape)
-        if not np.isfinite([*start.values(), *lasted.values()]).all():
-            checks.reject("frame", "numbers that are not finite", "finite start_ts and duration")
         stages = {kind: {each[2] for each in start if each[0] == kind} for kind in (FORWARD, BACKWARD)}
-        if not stages[FORWARD] == stages[BACKWARD] == {*range(len(stages[FORWARD]))} or not start:
+        if not stages[FORWARD] == stages[BACKWARD] == {*range(len(stages[FORWARD]))}:
             expected = f"a {FORWARD} and a {BACKWARD} of every stage from 0 on"
             checks.reject("frame", f"those of stages {stages}", expected)
         try:

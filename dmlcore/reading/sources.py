@@ -1,6 +1,7 @@
 """Sources of logs: tables in memory, CSV, Parquet, JSON and Chrome traces, in one file or several."""
 
 import bz2
+import contextlib
 import gzip
 import io
 import json
@@ -81,14 +82,14 @@ def _rows(name: str, source: Any) -> Table:
             return _numbered(pd.DataFrame(source))
         except ValueError as error:
             checks.reject(name, str(error), "columns of equal lengths")
-    try:
-        if not isinstance(source, pd.DataFrame) and hasattr(source, "__arrow_c_stream__"):
-            source = pa.table(source).to_pandas()
-        elif not isinstance(source, pd.DataFrame) and hasattr(source, "__dataframe__"):
-            source = pyarrow.interchange.from_dataframe(source).to_pandas()
-    except pa.ArrowException:
-        pass  # a column alone, which is no table
-    return _numbered(source) if isinstance(source, pd.DataFrame) else Table(source)
+    if isinstance(source, pd.DataFrame):
+        return _numbered(source)
+    with contextlib.suppress(pa.ArrowException):  # of a column alone, which is no table
+        if hasattr(source, "__arrow_c_stream__"):
+            return _numbered(pa.table(source).to_pandas())
+        if hasattr(source, "__dataframe__"):
+            return _numbered(pyarrow.interchange.from_dataframe(source).to_pandas())
+    return Table(source)
 
 
 def _numbered(frame: pd.DataFrame) -> Table:

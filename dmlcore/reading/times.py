@@ -94,9 +94,8 @@ def _column(name: str, frame: pd.DataFrame, column: str, nan: bool, low: float =
     for is_kind, dtype, said in kinds:
         if is_kind(values):
             missing = values.isna().to_numpy()
-            if missing.any() and not nan:
-                row = frame.index[int(missing.argmax())]
-                checks.fail(f"{name}, row {row}, column {column}", frame[column][row], "a time")
+            if not nan:
+                tables.refuse(name, frame, column, missing, "a time")
             whole = values.astype(dtype).astype("int64").to_numpy()
             whole = np.where(missing, np.nan, whole) if missing.any() else whole
             return Column(whole, 1e-9, said, said == "ISO stamps")
@@ -195,8 +194,5 @@ def lengths(name: str, frame: pd.DataFrame, column: Any, unit: str | None) -> tu
     if not found.said:
         found = found._replace(scale=TIMES[unit or "s"], said=unit or "s")
     values = np.asarray(found.values * found.scale if found.scale != 1 else found.values, float)
-    if (values < 0).any():
-        row = int((values < 0).argmax())
-        where = f"{name}, row {frame.index[row]}, column {column}"
-        checks.fail(where, str(frame[column].iloc[row]), "a time >= 0")
+    tables.refuse(name, frame, column, values < 0, "a time >= 0")
     return values, found.said

@@ -1,7 +1,8 @@
 """The states and decisions of a policy, push by push, along a trace of its run."""
 
-from collections import deque
+import heapq
 from collections.abc import Iterator
+from operator import itemgetter
 from typing import Any, NamedTuple
 
 from dmlcore import checks
@@ -89,11 +90,9 @@ def _happened(policy: Policy, trace: Trace) -> Iterator[tuple[int, Push | Wake]]
     tasks = trace.tasks[trace.tasks["push_end"].notna()].sort_values("push_end", kind="stable")
     tasks["took"] = tasks["compute_end"] - tasks["compute_start"]
     columns = ["worker", "clock", "version_read", "push_end", "took", "batch_size"]  # the fields of a push
-    fired = deque(trace.metadata.get("wakes", ()) if policy.on_wake is not None else ())
-    for count, (row, *fields) in enumerate(tasks[columns].itertuples(name=None)):
-        while fired and fired[0][1] <= count:
-            time, _, number = fired.popleft()
-            yield -1, Wake(time, number)
-        yield row, Push(*fields)
-    for time, _, number in fired:
-        yield -1, Wake(time, number)
+    arrived = enumerate(tasks[columns].itertuples(name=None))
+    pushes = ((count, row, Push(*fields)) for count, (row, *fields) in arrived)
+    wakes = trace.metadata.get("wakes", ()) if policy.on_wake is not None else ()
+    timers = ((count, -1, Wake(time, number)) for time, count, number in wakes)
+    for _, row, found in heapq.merge(timers, pushes, key=itemgetter(0)):  # of equal ones, timers come first
+        yield row, found

@@ -1,5 +1,6 @@
 """Traces of other systems: a table of tasks becomes a valid trace, and missing columns are derived."""
 
+import contextlib
 import json
 import math
 import os
@@ -12,7 +13,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
-from dmlcore import checks
+from dmlcore import checks, tables
 from dmlcore.provenance import versions
 from dmlcore.reading.doubts import AT_ONCE, overlaps
 from dmlcore.reading.log import BATCH_SIZE, TaskLog, read, sized, warned
@@ -42,12 +43,9 @@ def record_of(
     if isinstance(given, str | os.PathLike) and Path(given).suffix == ".parquet" and Path(given).is_file():
         import pyarrow.parquet as pq  # here, because most programs have no file of a trace
 
-        try:
-            known = pq.read_schema(given).metadata or {}
-        except (pa.ArrowException, OSError):  # the reader says why
-            known = {}
-        if METADATA_KEY in known:
-            return Trace.load(given)
+        with contextlib.suppress(pa.ArrowException, OSError):  # of no such file, which the reader refuses
+            if METADATA_KEY in (pq.read_schema(given).metadata or {}):
+                return Trace.load(given)
     return read(name, given, columns, unit, events)
 
 
@@ -65,12 +63,11 @@ def trace_of(
     more = _json(metadata)
     size = more.get("batch_size") if batch_size is None else batch_size
     log = sized(read("frame", source, lacking=lambda columns: _lacking(columns, size, more)), size)
-    if "batch_size" not in log.tasks:
-        checks.reject("frame", "a log without the samples of a task", BATCH_SIZE)
     _check_service(log.tasks, more)
     table, origin = _from_origin(log, origin)
-    if "num_workers" in more or num_workers is not None:
-        _as_numbered(table, log.names)
+    numbered = all(isinstance(name, int) for name in log.names)
+    if numbered and ("num_workers" in more or num_workers is not None):
+        table["worker"] = np.array(log.names)[table["worker"]]  # workers without a task are counted, too
     shown = {"compute_start": "start", "compute_end": "end", "pull_start": "start", "push_end": "end"}
     shown |= {name: name for name in ("pull_start", "push_end") if name in log.tasks}
     _check_order(table, shown, origin)
@@ -82,8 +79,7 @@ def trace_of(
     times = _updates(table)
     table["version_read"], table["weight"] = _versions(table, times), _weights(table)
     if "clock" not in table:
-        by_start = table.sort_values(["worker", "compute_start", "compute_end"], kind="stable")
-        table["clock"] = by_start.groupby("worker").cumcount()
+        table["clock"] = _by_worker(table).cumcount()
     kinds = TASK_COLUMNS | {name: kind for name, kind in QUEUE_COLUMNS.items() if name in table}
     tasks = table[[*kinds]].astype(kinds)
     last = max(tasks["compute_end"].max(), np.nan_to_num(tasks["push_end"].max()), times.max(initial=0.0))
@@ -93,14 +89,13 @@ def trace_of(
             checks.fail(
                 "end_time", given_end, f"a number >= {last + origin:.15g} (the last time in the frame)"
             )
-    sizes = {*tasks["batch_size"].tolist()}
     about = {
         "engine": "recorded",
         "policy": "recorded",
         "max_lead": None,
         "num_workers": len(log.names),
         "end_time": float(last),
-        "batch_size": sizes.pop() if len(sizes) == 1 else None,
+        "batch_size": log.batch_size,
         "seed": 0,
         "versions": versions(),
     }
@@ -169,33 +164,16 @@ def _from_origin(log: TaskLog, origin: Any) -> tuple[pd.DataFrame, float]:
     return table, zero
 
 
-def _as_numbered(table: pd.DataFrame, names: tuple[Any, ...]) -> None:
-    """Gives workers their numbers in the log, because workers without a task are counted, too."""
-    if all(isinstance(name, int) for name in names):
-        table["worker"] = np.array(names)[table["worker"]]
-
-
 def _check_order(table: pd.DataFrame, shown: Mapping[str, str], origin: float) -> None:
     """Raises ValueError if the times of a task are not in ascending order."""
-
-    def refuse(wrong: pd.Series, late: str, expected: str, than: str | None) -> None:
-        if wrong.any():
-            row = int(wrong.argmax())
-            where = f"frame, row {row}, worker {table['worker'][row]}, {shown[late]}"
-            other = " (the origin)" if than is None else f" (its {shown[than]})"
-            least = origin if than is None else table[than][row] + origin
-            checks.fail(where, float(table[late][row] + origin), f"{expected} {least:.15g}{other}")
-
-    for column in TIMES[:2]:
-        refuse(table[column] < 0, column, "a number >=", None)
-    for early, late in pairwise(TIMES):
-        refuse(table[late] < table[early], late, "a number >=", early)
+    times = table[[*TIMES]].assign(origin=0.0)
+    for early, late in (("origin", TIMES[0]), ("origin", TIMES[1]), *pairwise(TIMES)):
+        wrong, why = times[late] < times[early], f"its {shown[early]}" if early in shown else "the origin"
+        _refuse(table, wrong, shown[late], times[late] + origin, ">=", times[early] + origin, why)
     if "update" in table:
         lost = table["push_end"].isna() & (table["update"] >= 0)
-        if lost.any():
-            row = int(lost.argmax())
-            expected = "-1 or NaN (push_end is NaN, and a push that never arrived is in no update)"
-            checks.fail(f"frame, row {row}, update", int(table["update"][row]), expected)
+        expected = "-1 or NaN (push_end is NaN, and a push that never arrived is in no update)"
+        tables.refuse("frame", table, "update", lost, expected)
 
 
 def _check_queues(table: pd.DataFrame, shown: Mapping[str, str]) -> None:
@@ -205,11 +183,10 @@ def _check_queues(table: pd.DataFrame, shown: Mapping[str, str]) -> None:
         ("push_queued", "compute_end", "push_end"),
     ):
         took = (table[late] - table[early]).fillna(math.inf)
-        if queued in table and (wrong := table[queued] > took * (1 + ROUNDED) + ROUNDED).any():
-            row = int(wrong.argmax())
-            where = f"frame, row {row}, worker {table['worker'][row]}, {queued}"
-            expected = f"a number <= {took[row]:.15g} (from its {shown[early]} to its {shown[late]})"
-            checks.fail(where, float(table[queued][row]), expected)
+        if queued in table:
+            wrong = table[queued] > took * (1 + ROUNDED) + ROUNDED
+            why = f"from its {shown[early]} to its {shown[late]}"
+            _refuse(table, wrong, queued, table[queued], "<=", took, why)
 
 
 def _check_overlaps(table: pd.DataFrame) -> None:
@@ -225,13 +202,29 @@ def _check_overlaps(table: pd.DataFrame) -> None:
 
 def _check_clocks(table: pd.DataFrame) -> None:
     """Raises ValueError if a worker's clocks do not grow in the order in which it computed its tasks."""
-    by_start = table.sort_values(["worker", "compute_start", "compute_end"], kind="stable")
-    worker, clock = by_start["worker"].to_numpy(), by_start["clock"].to_numpy()
-    wrong = np.flatnonzero((worker[1:] == worker[:-1]) & (clock[1:] <= clock[:-1]))
-    if len(wrong):
-        before, row = clock[wrong[0]], wrong[0] + 1
-        where = f"frame, row {by_start.index[row]}, worker {worker[row]}, clock"
-        checks.fail(where, int(clock[row]), f"a number > {before} (the clock of its previous task)")
+    clock, before = table["clock"], _by_worker(table)["clock"].shift().sort_index()
+    _refuse(table, clock <= before, "clock", clock, ">", before, "the clock of its previous task")
+
+
+def _by_worker(table: pd.DataFrame) -> Any:
+    """Returns the tasks of each worker, in the order in which it computed them."""
+    return table.sort_values(["worker", "compute_start", "compute_end"], kind="stable").groupby("worker")
+
+
+def _refuse(
+    table: pd.DataFrame,
+    wrong: pd.Series,
+    column: str,
+    given: pd.Series,
+    relation: str,
+    limit: pd.Series,
+    why: str,
+) -> None:
+    """Raises ValueError for the first row in which a number is beyond its limit."""
+    if wrong.any():
+        row = int(wrong.argmax())
+        where = f"frame, row {row}, worker {table['worker'][row]}, {column}"
+        checks.fail(where, given[row].item(), f"a number {relation} {limit[row]:.15g} ({why})")
 
 
 def _by_arrival(table: pd.DataFrame) -> pd.DataFrame:
@@ -279,9 +272,8 @@ def _versions(table: pd.DataFrame, times: np.ndarray) -> np.ndarray:
     if "version_read" in table:
         told = table["version_read"]
         read = told.astype(float).where(told >= 0, read)
-    ordered = read[table.sort_values(["worker", "compute_start", "compute_end"], kind="stable").index]
-    kept = ordered.groupby(table["worker"]).ffill().fillna(0.0)
-    return kept.sort_index().to_numpy(np.int64)
+    kept = _by_worker(table.assign(version_read=read))["version_read"].ffill()
+    return kept.fillna(0.0).sort_index().to_numpy(np.int64)
 
 
 def _weights(table: pd.DataFrame) -> np.ndarray:

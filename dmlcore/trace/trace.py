@@ -25,7 +25,6 @@ TASK_COLUMNS: dict[str, type] = {
 QUEUE_COLUMNS: dict[str, type] = {"pull_queued": np.float64, "push_queued": np.float64}
 UPDATE_COLUMNS: dict[str, type] = {"time": np.float64, "num_tasks": np.int32, "samples": np.int64}
 METADATA_KEY = b"dmlcore.trace"
-MOST = 2**31 - 1  # the largest whole number in a trace
 
 
 @dataclass(frozen=True, eq=False)
@@ -294,7 +293,7 @@ class Trace:
             further = [name for name in QUEUE_COLUMNS if name in frame]
             for name in (*TASK_COLUMNS, *further):
                 if TASK_COLUMNS.get(name) is np.int32:
-                    tables.integers("tasks", frame, name, low=-1, high=MOST)
+                    tables.integers("tasks", frame, name, low=-1, high=checks.MAX_COUNT)
                 else:
                     tables.numbers("tasks", frame, name, nan=True)
             tasks = frame[[*TASK_COLUMNS, *further]].astype(TASK_COLUMNS)

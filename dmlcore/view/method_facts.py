@@ -111,7 +111,8 @@ def of_method(method: Method) -> dict[str, Any]:
 
 def of_spec(spec: RunSpec) -> dict[str, Any]:
     """Returns what will be run: the method, the cluster, and when it ends."""
-    method = Method(spec.policy, spec.load, spec.transport, None, None, spec.local)
+    aggregate = None if spec.aggregate.plain else spec.aggregate
+    parts = spec.load, spec.transport, None, spec.compensation or None, spec.local, aggregate
     pull, push = spec.transferred_bytes()
     tasks = f"{spec.batch_size} samples" + (f" in {spec.local.steps} local steps" if spec.local else "")
     return {
@@ -119,10 +120,8 @@ def of_spec(spec: RunSpec) -> dict[str, Any]:
         "cluster": str(spec.cluster),
         "task": tasks,
         "seed": spec.seed,
-        **of_method(method),
-        "local steps": str(spec.local) if spec.local else "none, a task is one gradient",
-        "aggregate": None if spec.aggregate.plain else str(spec.aggregate),
-        "compensation": f"lambda = {spec.compensation:g}" if spec.compensation else None,
+        **of_method(Method(spec.policy, *parts)),
+        "local steps": str(spec.local or DEFAULTS["local"]),
         "parameters": f"{sum(spec.tensor_sizes)} numbers" if spec.parameter_bytes else None,
         "bytes of a task": f"{pull} pulled, {push} pushed" if pull or push else None,
     }

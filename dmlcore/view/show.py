@@ -194,7 +194,7 @@ def of_policy(policy: Policy) -> Card:
 
 def of_method(method: Method) -> Card:
     """Returns a card with the policy of a method and its load, transport, local steps and optimizer."""
-    return Card(in_python(method), "Method", method_facts.of_method(method))
+    return Card(str(method), "Method", method_facts.of_method(method))
 
 
 def of_spec(spec: RunSpec) -> Card:
@@ -249,40 +249,22 @@ def of_recommendation(found: Recommendation) -> Card:
     if alike:
         name += f" or {alike[0]}" if len(alike) == 1 else f", or one of {len(alike)} that may be as fast"
     card = of_study(found, drawn)
-    told = {"method": in_python(found.best), **card.facts}
+    told = {"method": str(found.best._replace(optimizer=None)), **card.facts}
     kind = card.kind.replace("Study", "Recommendation")
     return card._replace(name=name, kind=kind, facts=told, text=found.why)
 
 
-def in_python(method: Method) -> str:
-    """Returns the call that makes a method's policy, and the method's other parts.
-
-    >>> import dmlcore as dml
-    >>> in_python(Method(dml.ssp(3), load="equal()"))
-    'ssp(staleness=3), load equal()'
-    """
-    parts = {"load": method.load, "transport": method.transport, "local steps": method.local}
-    return ", ".join(
-        [method.policy.name, *(f"{name} {part}" for name, part in parts.items() if part is not None)]
-    )
-
-
 def readable(table: pd.DataFrame) -> pd.DataFrame:
     """Returns a study's table with rounded numbers and units, as text."""
-
-    def spread(column: str) -> pd.Series:
-        return table[f"{column}_low"].map(number) + " to " + table[f"{column}_high"].map(number)
-
-    few = table["seeds"] < LOOKS[0]
+    between = table["ratio_low"].map(number) + " to " + table["ratio_high"].map(number)
+    unknown = (table["seeds"] < LOOKS[0]) | ~np.isfinite(table["ratio"]) | (table["outcome"] == "best")
     return pd.DataFrame(
         {
             "setting": table["setting"],
             "learning rate": table["learning_rate"].map(number).replace("never", ""),
             "time (s)": table["seconds"].map(number),
             "times the best": table["ratio"].map(number).replace("never", "-"),
-            "between": spread("ratio").mask(
-                few | ~np.isfinite(table["ratio"]) | (table["outcome"] == "best"), "-"
-            ),
+            "between": between.mask(unknown, "-"),
             "outcome": table["outcome"],
             "seeds": table["seeds"].astype(str),
             "samples": table["samples"].map("{:,.0f}".format).replace("inf", "-"),

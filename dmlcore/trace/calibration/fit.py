@@ -78,14 +78,13 @@ def _together(seen: Sequence[tuple[Times, np.ndarray, Times]]) -> tuple[Times, n
     if len(seen) == 1:
         return seen[0]
 
-    def join(each: Sequence[Times]) -> tuple[Times, np.ndarray]:
-        seconds, whole, worker = (np.concatenate(column) for column in zip(*each, strict=True))
-        order = np.argsort(worker, kind="stable")
-        return Times(seconds[order], whole[order], worker[order]), order
+    def join(each: Sequence[Sequence[np.ndarray]]) -> list[np.ndarray]:
+        columns = [np.concatenate(column) for column in zip(*each, strict=True)]
+        order = np.argsort(columns[2], kind="stable")  # by worker
+        return [column[order] for column in columns]
 
-    compute, order = join([times for times, _, _ in seen])
-    samples = np.concatenate([each for _, each, _ in seen])[order]
-    return compute, samples, join([transfers for _, _, transfers in seen])[0]
+    *compute, samples = join([(*times, samples) for times, samples, _ in seen])
+    return Times(*compute), samples, Times(*join([transfers for _, _, transfers in seen]))
 
 
 def _observed(trace: Trace, service: Service | None) -> tuple[Times, np.ndarray, Times]:

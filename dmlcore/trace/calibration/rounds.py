@@ -2,7 +2,8 @@
 
 import dataclasses
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from itertools import product
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -66,42 +67,34 @@ def predicting(cluster: Cluster, traces: Sequence[Trace]) -> Fit:
         cluster: fitted to the traces.
         traces: of the same machines.
     """
-    tasks, seconds, sizes = _finished(traces)
-    if seconds.shape[1] < FEWEST:
+    tasks, whole = _finished(traces)
+    if len(whole) < FEWEST * cluster.num_workers:
         return Fit(cluster)
+    seconds, sizes = (
+        whole[name].to_numpy().reshape(cluster.num_workers, -1) for name in ("seconds", "batch_size")
+    )
     recorded = _measured(seconds, sizes, tasks)
     spans = _spans(seconds).max(axis=0)
     later = max(LATER, _chance(spans)) if len(spans) >= SPANS else np.inf
     allowed = [CLOSE, CLOSE, CLOSE, later]
     between, after, run = _correlations(seconds)
-    whole = pd.DataFrame(
-        {
-            "worker": np.repeat(np.arange(len(seconds)), seconds.shape[1]),
-            "batch_size": sizes.ravel(),
-            "seconds": seconds.ravel(),
-        }
-    )
-    ways: list[Any] = [("laws", cluster)]
-    for how in ("bootstrap", "rounds"):
-        ways += [((how, each), None) for each in dict.fromkeys((1, run))]
+    rows = {"bootstrap": tasks, "rounds": whole}
     by_chance = _chance(seconds.max(axis=0))
     tried = []
-    for way, made in ways:
-        if made is None:
-            made = _drawing(cluster, Durations.of(tasks if way[0] == "bootstrap" else whole, *way))
-        found = _predicted(made, sizes)
-        missed = np.array(found) / np.array(recorded) - 1
-        most_allowed = np.maximum(allowed, by_chance if way == "laws" and cluster.stragglers else 0)
-        tried.append((float(np.abs(missed / most_allowed).max()), missed, made, way))
+    for how, in_a_row in [("laws", 1), *product(rows, dict.fromkeys((1, run)))]:
+        made = cluster if how == "laws" else _drawing(cluster, Durations.of(rows[how], how, in_a_row))
+        missed = np.array(_predicted(made, sizes)) / np.array(recorded) - 1
+        most_allowed = np.maximum(allowed, by_chance if how == "laws" and cluster.stragglers else 0)
+        tried.append((float(np.abs(missed / most_allowed).max()), missed, made, how, in_a_row))
         if tried[-1][0] <= 1:
             break
-    worst, missed, made, way = min(tried, key=lambda each: each[0])
+    worst, missed, made, how, in_a_row = min(tried, key=lambda each: each[0])
     correlated = f"tasks of a round correlate by {between:.2f}, successive ones of a worker by {after:.2f}"
     told = (
         f"{1 + missed[0]:.2f}x the recorded round of {recorded.seconds:.4g} s, {1 + missed[1]:.2f}x its "
         f"samples/s, {1 + missed[2]:.2f}x its straggling of {recorded.straggling:.3g}; {correlated}"
     )
-    if way == "laws" and worst <= 1:
+    if how == "laws" and worst <= 1:
         return Fit(cluster, told)
 
     def most(missed: np.ndarray) -> str:
@@ -110,9 +103,9 @@ def predicting(cluster: Cluster, traces: Sequence[Trace]) -> Fit:
         return f"the {names[which]} by {missed[which]:+.1%}"
 
     why = f"the fitted laws miss {most(tried[0][1])} (chance explains {by_chance:.1%}; {correlated})"
-    if way != "laws":
-        what = "whole rounds" if way[0] == "rounds" else "each worker's recorded tasks"
-        why += f"; {what} are drawn instead" + (f", {way[1]} in a row" if way[1] > 1 else "")
+    if how != "laws":
+        what = "whole rounds" if how == "rounds" else "each worker's recorded tasks"
+        why += f"; {what} are drawn instead" + (f", {in_a_row} in a row" if in_a_row > 1 else "")
         why += f", and miss {most(missed)}" if worst > 1 else ""
     refuted = np.abs(tried[0][1]).max() > by_chance or worst > 1
     return Fit(made, f"{told}; {why}", why if refuted else "")
@@ -123,27 +116,23 @@ def _chance(values: np.ndarray) -> float:
     return float(CHANCE * values.std() / np.sqrt(max(len(values), 1)) / max(values.mean(), 1e-300))
 
 
-def _finished(traces: Sequence[Trace]) -> tuple[pd.DataFrame, np.ndarray, np.ndarray]:
-    """Returns the finished tasks of traces, and the seconds and samples of whole rounds, shape (W, rounds).
+def _finished(traces: Sequence[Trace]) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Returns the finished tasks of traces, and those in whole rounds, sorted by worker.
 
     A worker's k-th finished task is in round k. There is no round if many tasks were cancelled.
     """
-    tables, seconds, sizes = [], [], []
-    workers = traces[0].num_workers
-    none = np.zeros((workers, 0))
+    finished, in_rounds = [], []
     for trace in traces:
         tasks = trace.tasks.sort_values(["worker", "clock"])
         done = tasks["push_end"].notna()
         if (~done & (tasks["compute_end"] < trace.end_time)).mean() > CANCELLED:
-            return tasks, none, none
+            return tasks, tasks[:0]
         took = tasks["compute_end"] - tasks["compute_start"]
         tasks = tasks[["worker", "batch_size"]].assign(seconds=took)[done]
-        rounds = int(np.bincount(tasks["worker"], minlength=workers).min())
-        whole = tasks[tasks.groupby("worker").cumcount() < rounds]
-        tables.append(tasks)
-        seconds.append(whole["seconds"].to_numpy().reshape(workers, rounds))
-        sizes.append(whole["batch_size"].to_numpy().reshape(workers, rounds))
-    return pd.concat(tables), np.hstack(seconds), np.hstack(sizes)
+        rounds = int(np.bincount(tasks["worker"], minlength=trace.num_workers).min())
+        finished.append(tasks)
+        in_rounds.append(tasks[tasks.groupby("worker").cumcount() < rounds])
+    return pd.concat(finished), pd.concat(in_rounds).sort_values("worker", kind="stable")
 
 
 def _measured(seconds: np.ndarray, sizes: np.ndarray, tasks: pd.DataFrame | None = None) -> Rounds:

@@ -87,8 +87,9 @@ def fit_service(traces: Sequence[Trace]) -> Service:
     """Fits the times of a server to traces."""
     seen = [taken_pushes(trace) for trace in traces]
     computed, taken, before, order, work = (np.concatenate(each) for each in zip(*seen, strict=True))
+    nothing = np.full(3, np.nan)
     if len(taken) < FEWEST:
-        return Service(np.full(3, np.nan), np.full(3, np.nan), 0.0, 0, len(taken), None)
+        return Service(nothing, nothing, 0.0, 0, len(taken), None)
     response, gap = taken - computed, taken - before
     link, seconds, errors = float(np.median(response)), np.zeros(3), np.zeros(3)
     waited, (turn, later), made = np.zeros(len(taken), bool), _turns(traces), _made_later(traces)
@@ -109,7 +110,6 @@ def fit_service(traces: Sequence[Trace]) -> Service:
     count = int(waited.sum())
     overtaken = (order[waited] < 0).mean() if count else 0.0
     if count < FEWEST or unexplained > 1 - LEAST_EXPLAINED or overtaken > MOST_OVERTAKEN:
-        nothing = np.full(3, np.nan)
         return Service(nothing, nothing, link, count, len(taken), None)
     ratios = np.maximum(gap[waited] / np.maximum(work[waited] @ seconds, 1e-12), 1e-9)
     ratios = Times(ratios, np.ones(count, bool), np.zeros(count, int))
@@ -148,7 +148,8 @@ def _pulls(trace: Trace) -> pd.DataFrame:
     pulls = pulls.sort_values(["pull_start", "worker"])
     pulls["turn"] = pulls.groupby("pull_start").cumcount() + 1
     # On real clocks a pull begins before the update that it waits for, at the arrival of that update's push.
-    made = pulls["pull_start"].isin(trace.updates["time"]) & pulls["pull_start"].isin(_arrivals(trace))
+    begun = pulls["pull_start"]
+    made = begun.isin(trace.updates["time"]) & begun.isin(trace.tasks["push_end"])
     return pulls.assign(after_update=made)
 
 
@@ -171,10 +172,6 @@ def _turns(traces: Sequence[Trace]) -> tuple[np.ndarray, np.ndarray]:
     slope = turn @ later / max(turn @ turn, 1)
     error = np.sqrt(np.sum((turn * (later - slope * turn)) ** 2)) / max(turn @ turn, 1)
     return (turn, later) if slope > 4 * error else (turn[:0], later[:0])
-
-
-def _arrivals(trace: Trace) -> np.ndarray:
-    return trace.tasks["push_end"].dropna().to_numpy()
 
 
 def taken_pushes(trace: Trace) -> Taken:

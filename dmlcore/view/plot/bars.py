@@ -12,7 +12,7 @@ from matplotlib.ticker import MaxNLocator
 
 from dmlcore import checks
 from dmlcore.trace import Trace, metrics
-from dmlcore.view.plot.style import HATCHES, PHASE_COLORS, axes, palette, styled
+from dmlcore.view.plot.style import HATCHES, PHASE_COLORS, axes, palette, styled, without_axis
 
 Traces = Mapping[str, Trace | Sequence[Trace]]
 LINE = 52  # characters of a title that fit in the width of a new figure
@@ -69,8 +69,7 @@ def time_breakdown(traces: Traces, *, share: bool = False, ax: Axes | None = Non
             numbers = [f"{part:.0%}" if part > 0.06 else "" for part in table["compute_share"]]
             ax.bar_label(container, numbers, label_type="center", color="white", fontweight="bold")
     ax.invert_yaxis()
-    ax.tick_params(axis="y", length=0)
-    ax.spines["left"].set_visible(False)
+    without_axis(ax)
     ax.set_xlabel("share of a worker's time (%)" if share else "mean time of a worker (s)")
     place: dict[str, Any] = {"loc": "lower left", "bbox_to_anchor": (0, 1), "borderaxespad": 0.2}
     columns = len(shown) if len(shown) <= 5 else 3
@@ -143,7 +142,6 @@ def staleness(traces: Traces, *, unit: str = "versions", tasks: int = 20_000, ax
     ax.set(xlim=(low - 0.5 - margin, high + 0.5 + margin), ylim=(len(measured) - 0.45, -0.55))
     ax.set(xlabel=xlabel, ylabel=f"share of {what}\n(each to its peak)")
     ax.set_yticks(range(len(measured)), list(measured))
-    ax.tick_params(axis="y", length=0)
-    ax.spines["left"].set_visible(False)
+    without_axis(ax)
     ax.xaxis.set_major_locator(MaxNLocator(integer=True, steps=[1, 2, 5, 10]))
     return ax

@@ -1,15 +1,18 @@
 """Plots of studies: how methods compare on one cluster, on several, and over two axes of clusters."""
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import pandas as pd
+import seaborn as sns
 from matplotlib.axes import Axes
+from matplotlib.colors import LogNorm
 from matplotlib.patches import Rectangle
 
 from dmlcore import checks, tables
 from dmlcore.trace.metrics.decision import LEVEL
-from dmlcore.view.plot.style import axes, label, palette, styled
+from dmlcore.view.plot.style import axes, label, log_axis, palette, styled
 
 MOST = 4.0  # largest ratio that a map tells apart
 
@@ -48,23 +51,30 @@ def _lanes(table: pd.DataFrame, ax: Axes | None) -> Axes:
     return ax
 
 
+def _methods(table: pd.DataFrame) -> Iterator[tuple[int, pd.Series, dict[str, Any]]]:
+    """Yields the lane and the row of each method, and the look of its points: hollow if it is slower."""
+    colors = palette(table.index)
+    for place, (name, row) in enumerate(table.iterrows()):
+        hollow = row["outcome"] in ("slower", "not reached")
+        yield place, row, {"facecolor": "white" if hollow else colors[name], "edgecolor": colors[name]}
+
+
 def _ratios(found: Any, ax: Axes | None) -> Axes:
     table = found.table
-    colors, reached = palette(table.index), table[np.isfinite(table["ratio"])]
+    reached = table[np.isfinite(table["ratio"])]
     ends = reached["ratio_high"].where(np.isfinite(reached["ratio_high"]), reached["ratio"])
     right = max(1.25, float(ends.max()) * 1.1)
     ax = _lanes(table, ax)
     ax.axvspan(1 / (1 + LEVEL), 1 + LEVEL, color="0.9", zorder=0)
-    for place, (name, row) in enumerate(table.iterrows()):
+    for place, row, look in _methods(table):
         if not np.isfinite(row["ratio"]):
             ax.text(right, place, "not reached ", ha="right", va="center", fontsize="small")
             continue
-        color, high = colors[name], min(row["ratio_high"], right)
-        ax.hlines(place, max(row["ratio_low"], 0.01), high, color=color, linewidth=3)
+        color = look["edgecolor"]
+        ax.hlines(place, max(row["ratio_low"], 0.01), min(row["ratio_high"], right), color=color, linewidth=3)
         if row["ratio_high"] > right:
             ax.plot(right, place, marker=">", color=color, clip_on=False)
-        inside = "white" if row["outcome"] == "slower" else color
-        ax.scatter(row["ratio"], place, s=60, facecolor=inside, edgecolor=color, linewidth=2, zorder=3)
+        ax.scatter(row["ratio"], place, s=60, linewidth=2, zorder=3, **look)
     ax.set_xscale("log")
     ax.set_xlim(right=right)
     low, _ = ax.get_xlim()
@@ -76,33 +86,28 @@ def _ratios(found: Any, ax: Axes | None) -> Axes:
 
 
 def _map(found: Any, ax: Axes | None) -> Axes:
-    ratios = found.table["ratio"].unstack("cluster")[[*found.answers]]
-    outcomes = found.table["outcome"].unstack("cluster")
-    ratios = ratios.loc[ratios.clip(upper=MOST).mean(axis=1).sort_values().index]
-    ax = axes(ax, max(6.4, 2.6 + 1.3 * ratios.shape[1]), 2 + 0.45 * len(ratios))
-    shown = np.log(ratios.clip(1, MOST).to_numpy(float))
-    mesh = ax.imshow(shown, cmap="cividis_r", vmin=0, vmax=np.log(MOST), aspect="auto")
-    for (row, column), ratio in np.ndenumerate(ratios.to_numpy(float)):
-        outcome = outcomes.loc[ratios.index[row], ratios.columns[column]]
-        text = f"{ratio:.2f}" if np.isfinite(ratio) else f"> {MOST:g}"
-        text = "best" if outcome == "best" else text
-        dark = shown[row, column] > np.log(MOST) / 2
-        ax.text(column, row, text, ha="center", va="center", color="white" if dark else "black")
-        if outcome in ("level", "undecided"):
-            corner = column - 0.5, row - 0.5
-            ax.add_patch(Rectangle(corner, 1, 1, fill=False, hatch="//", edgecolor="0.5", linewidth=0))
-    ax.set_xticks(range(ratios.shape[1]), ratios.columns)
-    ax.set_yticks(range(len(ratios)), ratios.index)
-    ax.grid(False)
-    bar = ax.figure.colorbar(mesh, ax=ax, ticks=np.log([1, 1.5, 2, 3, MOST]))
-    bar.ax.set_yticklabels(["1", "1.5", "2", "3", f"{MOST:g} or more"])
-    bar.set_label("times the best there")
-    first = (outcomes == "best").sum(axis=1).sort_values(ascending=False, kind="stable")
-    open_cells = int(outcomes.isin(["level", "undecided"]).to_numpy().sum())
-    told = f"{first.index[0]} is first on {first.iloc[0]} of {ratios.shape[1]} clusters"
-    ax.set_title(
-        told + (";\nhatched: not known to be slower than the best" if open_cells else ""), fontsize="medium"
+    ratios, outcomes = (
+        found.table[name].unstack("cluster")[[*found.answers]] for name in ("ratio", "outcome")
     )
+    order = ratios.clip(upper=MOST).mean(axis=1).sort_values().index
+    ratios, outcomes = ratios.loc[order], outcomes.loc[order]
+    texts = ratios.map(lambda ratio: f"{ratio:.2f}" if np.isfinite(ratio) else f"> {MOST:g}")
+    texts = texts.mask(outcomes == "best", "best")
+    ax = axes(ax, max(6.4, 2.6 + 1.3 * ratios.shape[1]), 2 + 0.45 * len(ratios))
+    look: dict[str, Any] = {"cmap": "cividis_r", "norm": LogNorm(1, MOST), "annot": texts, "fmt": ""}
+    sns.heatmap(ratios.clip(1, MOST), ax=ax, cbar_kws={"label": "times the best there"}, **look)
+    bar: Any = ax.collections[0].colorbar
+    bar.set_ticks([1, 1.5, 2, 3, MOST], labels=["1", "1.5", "2", "3", f"{MOST:g} or more"])
+    bar.minorticks_off()
+    close = np.argwhere(outcomes.isin(["level", "undecided"]).to_numpy())
+    for row, column in close:
+        ax.add_patch(Rectangle((column, row), 1, 1, fill=False, hatch="//", edgecolor="0.5", linewidth=0))
+    first = (outcomes == "best").sum(axis=1).sort_values(ascending=False, kind="stable")
+    told = f"{first.index[0]} is first on {first.iloc[0]} of {ratios.shape[1]} clusters"
+    told += ";\nhatched: not known to be slower than the best" if len(close) else ""
+    ax.set(xlabel=None, ylabel=None)
+    ax.tick_params(axis="y", rotation=0)
+    ax.set_title(told, fontsize="medium")
     return ax
 
 
@@ -127,29 +132,22 @@ def recommendation(found: Any, *, ax: Axes | None = None) -> Axes:
     if not hasattr(found, "answer"):
         checks.fail("found", found, "what dml.recommend returns")
     table, seconds = found.table, found.answer.seconds
-    ax, colors = _lanes(table, ax), palette(table.index)
-    for place, (name, row) in enumerate(table.iterrows()):
-        times = seconds.loc[name].dropna().to_numpy(float)
+    ax = _lanes(table, ax)
+    for place, row, look in _methods(table):
+        times = seconds.loc[row.name].dropna().to_numpy(float)
         seeds = len(times)
-        times, color = times[np.isfinite(times)], colors[name]
-        inside = "white" if row["outcome"] in ("slower", "not reached") else color
-        ax.scatter(times, np.full(len(times), place), s=46, facecolor=inside, edgecolor=color)
+        times = times[np.isfinite(times)]
+        ax.scatter(times, np.full(len(times), place), s=46, **look)
         if np.isfinite(row["seconds"]):
-            ax.vlines(row["seconds"], place - 0.34, place + 0.34, color=color, linewidth=3)
+            ax.vlines(row["seconds"], place - 0.34, place + 0.34, color=look["edgecolor"], linewidth=3)
         if len(times) < seeds:
             text = f"{len(times)} of {seeds} seeds"
             ax.annotate(text, (1, place), (6, 0), xycoords=("axes fraction", "data"), annotation_clip=False,
                         textcoords="offset points", ha="left", va="center", fontsize="small")  # fmt: skip
     if np.isfinite(seconds.to_numpy(float)).any():
-        ax.set_xscale("log")
-        _plain_numbers(ax)
+        log_axis(ax, "x")
     ax.set_xlabel(f"time to {found.answer.goal} (s)")
     return ax
-
-
-def _plain_numbers(ax: Axes) -> None:
-    ax.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
-    ax.xaxis.set_minor_formatter(lambda value, _: f"{value:g}" if f"{value:e}"[0] in "25" else "")
 
 
 def _headline(table: pd.DataFrame) -> str:

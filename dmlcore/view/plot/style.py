@@ -144,6 +144,12 @@ def axes(ax: Axes | None, width: float = 8, height: float = 4.5) -> Axes:
     return plt.subplots(figsize=(width, height))[1] if ax is None else ax
 
 
+def without_axis(ax: Axes) -> None:
+    """Hides the line and the marks of the vertical axis, which only names lanes."""
+    ax.tick_params(axis="y", length=0)
+    ax.spines["left"].set_visible(False)
+
+
 def log_axis(ax: Axes, which: str) -> None:
     """Makes the "x" or "y" axis logarithmic, with plain numbers as labels if they are short."""
     ax.set(**{f"{which}scale": "log"})

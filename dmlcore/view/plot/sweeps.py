@@ -62,14 +62,6 @@ def sweep(
     return drawn if several else drawn[0]
 
 
-def _spread(samples: Sequence[float]) -> tuple[float, float, float]:
-    """Returns (median, smallest, largest); infinity stands for a target that was never reached."""
-    values = np.asarray(samples, dtype=float)
-    if np.isnan(values).any() or (values == -np.inf).any():
-        checks.fail("samples", values.tolist(), "one or more numbers > -inf, without NaN")
-    return float(np.median(values)), float(values.min()), float(values.max())
-
-
 def _panel(ax: Axes, data: pd.DataFrame, x: str, y: str, hue: str | None, logy: bool) -> None:
     values = data[x].unique().tolist()
     named = any(isinstance(value, str) for value in values)
@@ -77,14 +69,16 @@ def _panel(ax: Axes, data: pd.DataFrame, x: str, y: str, hue: str | None, logy: 
     ticks = [str(value) if named else "∞" if value == np.inf else f"{value:g}" for value in values]
     groups = {label(y): data} if hue is None else dict(list(data.groupby(hue, sort=False)))
     colors, styles, shapes = palette(groups), dashes(groups), markers(groups)
-    found = {name: part.groupby(x)[y].agg(list).map(_spread) for name, part in groups.items()}
-    every = np.concatenate([np.ravel(part.tolist()) for part in found.values()])
-    # Infinite values are drawn above all finite ones.
-    ceiling = 1.15 * max([value for value in every if np.isfinite(value)], default=1.0)
+    if not (data[y] > -np.inf).all():
+        checks.fail("samples", data[y].tolist(), "one or more numbers > -inf, without NaN")
+    found = {name: part.groupby(x)[y].agg(["median", "min", "max"]) for name, part in groups.items()}
+    every = pd.concat(found.values()).to_numpy()
+    # Infinite values are drawn above all finite ones: a target that was never reached.
+    ceiling = 1.15 * every[np.isfinite(every)].max() if np.isfinite(every).any() else 1.15
     unreached: set[int] = set()
     for i, (name, part) in enumerate(found.items()):
         at = np.array([values.index(value) for value in part.index]) + 0.08 * (i - (len(found) - 1) / 2)
-        numbers = np.array(part.tolist()).T
+        numbers = part.to_numpy(float).T
         never, endless = np.isinf(numbers[0]), np.isinf(numbers[2])
         median, low, high = np.minimum(numbers, ceiling)
         color, line = colors[name], "none" if named else styles[name]

@@ -13,7 +13,7 @@ from matplotlib.patches import Patch
 
 from dmlcore import checks
 from dmlcore.trace import Trace, metrics, starts
-from dmlcore.view.plot.style import HATCHES, PHASE_COLORS, styled
+from dmlcore.view.plot.style import HATCHES, PHASE_COLORS, styled, without_axis
 
 MOST_LANES = 48  # more lanes cannot be distinguished
 MOST_LABELS = 16
@@ -100,8 +100,7 @@ def _draw(ax: Axes, trace: Trace, start: float, end: float, lanes: int) -> set[s
     ax.set_yticks([*labelled, server], [*(str(workers[lane]) for lane in labelled), "updates"])
     what = "worker" if lanes == trace.num_workers else f"{lanes} of {trace.num_workers} workers"
     ax.set(ylim=(server + 0.7, -0.7), ylabel=what)
-    ax.tick_params(axis="y", length=0)
-    ax.spines["left"].set_visible(False)
+    without_axis(ax)
     return set(cut["kind"])
 
 
