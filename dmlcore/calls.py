@@ -110,17 +110,19 @@ def memoised(**by_name: Check) -> Callable[[Callable[P, T]], Callable[P, T]]:
 
 
 def named(
-    *, every: bool = False, bare: bool = False, **checked: Check
+    *, every: bool = False, bare: bool = False, same: bool = False, **by_name: Check
 ) -> Callable[[Callable[P, T]], Callable[P, T]]:
     """Decorates a factory: checks its arguments, and names the result by the call that makes it.
 
-    The factory returns a named tuple with a field `name`. The name shows the arguments of `checked` first,
+    The factory returns a named tuple with a field `name`. The name shows the arguments of `by_name` first,
     then the others in the order of the signature.
 
     Args:
         every: whether the name also shows arguments that are equal to their defaults.
         bare: whether the name shows the first argument without its keyword.
-        checked: a `Check` for each parameter that needs one.
+        same: whether the same arguments give the same object, as with `memoised`. A result that another
+            factory has named then keeps its name.
+        by_name: a `Check` for each parameter that needs one.
 
     >>> from dmlcore.types import Transport
     >>> @named(factor=checks.at_least(1))
@@ -132,21 +134,22 @@ def named(
 
     def decorate(make: Callable[P, T]) -> Callable[P, T]:
         parameters = inspect.signature(make).parameters
-        order = {name: parameters[name].default for name in (*checked, *parameters)}
+        order = {name: parameters[name].default for name in (*by_name, *parameters)}
 
         @functools.wraps(make)
-        def call(*args: P.args, **kwargs: P.kwargs) -> T:
-            bound = _bound(make, checked, args, kwargs)
-            given = bound.arguments
+        def call(*args: P.args, **kwargs: P.kwargs) -> T:  # the checked arguments, all of them
+            given = dict(zip(parameters, args, strict=False)) | kwargs
             shown = [
                 _text(given[name]) if bare and number == 0 else f"{name}={_text(given[name])}"
                 for number, (name, default) in enumerate(order.items())
                 if every or given[name] != default
             ]
-            made: Any = make(*bound.args, **bound.kwargs)
+            made: Any = make(*args, **kwargs)
+            if same and made.name:
+                return made
             return made._replace(name=f"{make.__name__}({', '.join(shown)})")
 
-        return call
+        return checked(**by_name)(kept(call) if same else call)
 
     return decorate
 
