@@ -50,24 +50,6 @@ def kept(make: Callable[P, T]) -> Callable[P, T]:
     return found
 
 
-def _bound(make: Callable[..., Any], checked: Mapping[str, Check], args: Any, kwargs: Any) -> Any:
-    signature = inspect.signature(make)
-    try:
-        bound = signature.bind(*args, **kwargs)
-    except TypeError as error:
-        bare = [each.replace(annotation=inspect.Parameter.empty) for each in signature.parameters.values()]
-        call = (
-            f"{make.__name__}{signature.replace(parameters=bare, return_annotation=inspect.Signature.empty)}"
-        )
-        raise TypeError(f"{make.__name__}(): {error}; its signature is {call}") from None
-    bound.apply_defaults()
-    for name, check in checked.items():
-        given = bound.arguments[name]
-        several = signature.parameters[name].kind is inspect.Parameter.VAR_POSITIONAL
-        bound.arguments[name] = tuple(check(name, each) for each in given) if several else check(name, given)
-    return bound
-
-
 def checked(**by_name: Check) -> Callable[[Callable[P, T]], Callable[P, T]]:
     """Decorates a function: checks its arguments before each call.
 
@@ -83,9 +65,20 @@ def checked(**by_name: Check) -> Callable[[Callable[P, T]], Callable[P, T]]:
     """
 
     def decorate(function: Callable[P, T]) -> Callable[P, T]:
+        signature = inspect.signature(function)
+
         @functools.wraps(function)
         def call(*args: P.args, **kwargs: P.kwargs) -> T:
-            bound = _bound(function, by_name, args, kwargs)
+            try:
+                bound = signature.bind(*args, **kwargs)
+            except TypeError as error:
+                empty = inspect.Parameter.empty  # without annotations
+                bare = [each.replace(annotation=empty) for each in signature.parameters.values()]
+                usage = f"{function.__name__}{inspect.Signature(bare)}"
+                raise TypeError(f"{function.__name__}(): {error}; its signature is {usage}") from None
+            bound.apply_defaults()
+            for name, check in by_name.items():
+                bound.arguments[name] = check(name, bound.arguments[name])
             return function(*bound.args, **bound.kwargs)
 
         return call

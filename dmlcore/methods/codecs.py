@@ -416,6 +416,9 @@ def random_k(fraction: float, *, unbiased: bool = True) -> Codec:
     efficiency", section 3 (subsampling).
     """
 
+    def seeds(key: Any, tensors: list[Any]) -> Any:
+        return jax.random.bits(key, (len(tensors), 1), jnp.uint32)
+
     def indices(seed: Any, size: int) -> Any:
         bits = jax.random.bits(jax.random.key(seed[0]), (size,), jnp.uint32)
         # The k least. Floats are denser there: ties change the chance of an index by a share of about 2^-24.
@@ -431,7 +434,7 @@ def random_k(fraction: float, *, unbiased: bool = True) -> Codec:
         scale = size / coded.header.size if unbiased else 1
         return _spread(scale * coded.header, indices(coded.codes, size), coded.shape)
 
-    return by_tensor(lambda size: 4 * _count(fraction, size) + 4, encode, decode, _seeds)
+    return by_tensor(lambda size: 4 * _count(fraction, size) + 4, encode, decode, seeds)
 
 
 def _count(fraction: float, size: int) -> int:
@@ -443,11 +446,6 @@ def _spread(values: Any, indices: Any, shape: tuple[int, ...]) -> Any:
     """Returns a tensor of zeros except for `values` at different indices of the flat tensor."""
     flat = jnp.zeros(math.prod(shape), values.dtype)
     return flat.at[indices].set(values, unique_indices=True).reshape(shape)
-
-
-def _seeds(key: Any, tensors: list[Any]) -> Any:
-    """Returns a seed of 32 bits for each tensor."""
-    return jax.random.bits(key, (len(tensors), 1), jnp.uint32)
 
 
 def _codec(name: str, codec: Any) -> Codec:

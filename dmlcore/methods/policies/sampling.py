@@ -10,7 +10,7 @@ import numpy as np
 from dmlcore import checks
 from dmlcore.calls import named
 from dmlcore.methods.policies.gated import bsp, new
-from dmlcore.methods.policies.rounds import check_workers
+from dmlcore.methods.policies.rounds import check_enough
 from dmlcore.types import NOTHING_YET, Decision, Observation, Policy, Push, Start
 
 
@@ -102,7 +102,7 @@ def sampled(m: int, policy: Policy | None = None, weights: float | Sequence[floa
     rule: Any = bsp() if policy is None else policy  # `pulling` has checked which functions it has
 
     def init(num_workers: int) -> Sampling:
-        check_workers(num_workers, m=m)
+        check_enough(num_workers, m=m)
         each = checks.for_each("weights", weights, num_workers)
         odds = None if isinstance(weights, float) else np.array(each)
         return Sampling(rule.init(m), odds, [*range(num_workers)])
