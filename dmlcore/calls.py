@@ -50,24 +50,6 @@ def kept(make: Callable[P, T]) -> Callable[P, T]:
     return found
 
 
-def _bound(make: Callable[..., Any], checked: Mapping[str, Check], args: Any, kwargs: Any) -> Any:
-    signature = inspect.signature(make)
-    try:
-        bound = signature.bind(*args, **kwargs)
-    except TypeError as error:
-        bare = [each.replace(annotation=inspect.Parameter.empty) for each in signature.parameters.values()]
-        call = (
-            f"{make.__name__}{signature.replace(parameters=bare, return_annotation=inspect.Signature.empty)}"
-        )
-        raise TypeError(f"{make.__name__}(): {error}; its signature is {call}") from None
-    bound.apply_defaults()
-    for name, check in checked.items():
-        given = bound.arguments[name]
-        several = signature.parameters[name].kind is inspect.Parameter.VAR_POSITIONAL
-        bound.arguments[name] = tuple(check(name, each) for each in given) if several else check(name, given)
-    return bound
-
-
 def checked(**by_name: Check) -> Callable[[Callable[P, T]], Callable[P, T]]:
     """Decorates a function: checks its arguments before each call.
 
@@ -83,9 +65,20 @@ def checked(**by_name: Check) -> Callable[[Callable[P, T]], Callable[P, T]]:
     """
 
     def decorate(function: Callable[P, T]) -> Callable[P, T]:
+        signature = inspect.signature(function)
+
         @functools.wraps(function)
         def call(*args: P.args, **kwargs: P.kwargs) -> T:
-            bound = _bound(function, by_name, args, kwargs)
+            try:
+                bound = signature.bind(*args, **kwargs)
+            except TypeError as error:
+                empty = inspect.Parameter.empty  # without annotations
+                bare = [each.replace(annotation=empty) for each in signature.parameters.values()]
+                usage = f"{function.__name__}{inspect.Signature(bare)}"
+                raise TypeError(f"{function.__name__}(): {error}; its signature is {usage}") from None
+            bound.apply_defaults()
+            for name, check in by_name.items():
+                bound.arguments[name] = check(name, bound.arguments[name])
             return function(*bound.args, **bound.kwargs)
 
         return call
@@ -110,17 +103,19 @@ def memoised(**by_name: Check) -> Callable[[Callable[P, T]], Callable[P, T]]:
 
 
 def named(
-    *, every: bool = False, bare: bool = False, **checked: Check
+    *, every: bool = False, bare: bool = False, same: bool = False, **by_name: Check
 ) -> Callable[[Callable[P, T]], Callable[P, T]]:
     """Decorates a factory: checks its arguments, and names the result by the call that makes it.
 
-    The factory returns a named tuple with a field `name`. The name shows the arguments of `checked` first,
+    The factory returns a named tuple with a field `name`. The name shows the arguments of `by_name` first,
     then the others in the order of the signature.
 
     Args:
         every: whether the name also shows arguments that are equal to their defaults.
         bare: whether the name shows the first argument without its keyword.
-        checked: a `Check` for each parameter that needs one.
+        same: whether the same arguments give the same object, as with `memoised`. A result that another
+            factory has named then keeps its name.
+        by_name: a `Check` for each parameter that needs one.
 
     >>> from dmlcore.types import Transport
     >>> @named(factor=checks.at_least(1))
@@ -132,21 +127,22 @@ def named(
 
     def decorate(make: Callable[P, T]) -> Callable[P, T]:
         parameters = inspect.signature(make).parameters
-        order = {name: parameters[name].default for name in (*checked, *parameters)}
+        order = {name: parameters[name].default for name in (*by_name, *parameters)}
 
         @functools.wraps(make)
-        def call(*args: P.args, **kwargs: P.kwargs) -> T:
-            bound = _bound(make, checked, args, kwargs)
-            given = bound.arguments
+        def call(*args: P.args, **kwargs: P.kwargs) -> T:  # the checked arguments, all of them
+            given = dict(zip(parameters, args, strict=False)) | kwargs
             shown = [
                 _text(given[name]) if bare and number == 0 else f"{name}={_text(given[name])}"
                 for number, (name, default) in enumerate(order.items())
                 if every or given[name] != default
             ]
-            made: Any = make(*bound.args, **bound.kwargs)
+            made: Any = make(*args, **kwargs)
+            if same and made.name:
+                return made
             return made._replace(name=f"{make.__name__}({', '.join(shown)})")
 
-        return call
+        return checked(**by_name)(kept(call) if same else call)
 
     return decorate
 

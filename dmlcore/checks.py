@@ -180,6 +180,7 @@ EXAMPLES = {  # of kinds that users make
     "Cluster": "dml.Cluster.uniform(8)",
     "Problem": "dml.problems.digits_mlp()",
     "Trace": "run.trace",
+    "LocalSteps": "dml.local_steps(8, optax.sgd(0.1))",
 }
 
 

@@ -14,6 +14,6 @@ def html(item: Any) -> str:
     return importlib.import_module("dmlcore.view.show").html(item)
 
 
-def named(item: Any) -> str:
+def by_name(item: Any) -> str:
     """Returns an object's name, which is the call that makes it, for its `__repr__`."""
     return str(item.name)

@@ -184,7 +184,7 @@ class Policy(NamedTuple):
 
     _repr_html_ = notebook.html
 
-    __repr__ = notebook.named
+    __repr__ = notebook.by_name
 
 
 class Load(NamedTuple):
@@ -210,7 +210,7 @@ class Load(NamedTuple):
     on_leave: Callable[[Any, int], Any] | None = None
     on_join: Callable[[Any, int], Any] | None = None
 
-    __repr__ = notebook.named
+    __repr__ = notebook.by_name
 
 
 class Codec(NamedTuple):
@@ -234,7 +234,7 @@ class Codec(NamedTuple):
     encode: Callable[[Any, Any, Any], tuple[Any, Any]]
     decode: Callable[[Any, Any], Any]
 
-    __repr__ = notebook.named
+    __repr__ = notebook.by_name
 
 
 class Transport(NamedTuple):
@@ -264,7 +264,7 @@ class Transport(NamedTuple):
         """Whether workers or server use values that differ from those that were sent."""
         return bool(self.pull or self.push or self.own_steps)
 
-    __repr__ = notebook.named
+    __repr__ = notebook.by_name
 
 
 class LocalSteps(NamedTuple):
@@ -315,7 +315,7 @@ class LocalSteps(NamedTuple):
         """Whether a worker's task depends on its earlier tasks."""
         return self.keep_state or self.controlled or self.streams
 
-    __repr__ = notebook.named
+    __repr__ = notebook.by_name
 
 
 class Aggregate(NamedTuple):
@@ -352,7 +352,7 @@ class Aggregate(NamedTuple):
         """Whether the rule is the weighted sum of the unchanged pushes."""
         return self.each is None and self.reduce is None
 
-    __repr__ = notebook.named
+    __repr__ = notebook.by_name
 
 
 class Method(NamedTuple):

@@ -569,7 +569,7 @@ WRONG = {
     "aggregate: expected mean() (with control_variates or dynamic the server": lambda: train(
         local=KINDS["SCAFFOLD"][0], aggregate="median()"
     ),
-    "local: expected what dml.local_steps(steps, optimizer) returns, got 8": lambda: train(local=8),
+    "local: expected a LocalSteps, such as dml.local_steps(8, optax.sgd(0.1)), got 8": lambda: train(local=8),
     "steps: expected at most 524287 (of 4096 samples), got 1048576": lambda: train(
         local=dml.local_steps(2**20, optax.sgd(1.0)), batch_size=2**12
     ),

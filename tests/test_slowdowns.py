@@ -17,7 +17,7 @@ from watched import simulate
 import dmlcore as dml
 from dmlcore.cluster.draws import Draws
 from dmlcore.cluster.faults import Crash, Hang
-from dmlcore.cluster.pace import Pace
+from dmlcore.cluster.slowdowns import Pace
 from dmlcore.methods.policies import ALL_POLICIES
 
 PLAIN = dml.Cluster.uniform(40, overhead=0.01)

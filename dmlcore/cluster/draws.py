@@ -13,8 +13,7 @@ from dmlcore import checks
 from dmlcore.cluster import Cluster
 from dmlcore.cluster.durations import Durations
 from dmlcore.cluster.jitter import SizedJitter, quantile_function
-from dmlcore.cluster.pace import Pace
-from dmlcore.cluster.slowdowns import SpeedChange, Stragglers, TimedChange
+from dmlcore.cluster.slowdowns import Pace, SpeedChange, Stragglers, TimedChange
 
 WORKERS_PER_BLOCK = 32
 CLOCKS_PER_BLOCK = 32

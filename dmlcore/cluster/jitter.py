@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
+import scipy
 
 from dmlcore import checks
 from dmlcore.calls import made, named
@@ -30,6 +31,14 @@ class SizedJitter(NamedTuple):
     quantile: Callable[[int], Quantile]
 
 
+QUANTILES: dict[str, Callable[..., Any]] = {  # of a `Law`: uniforms and its arguments -> multipliers
+    "exponential": lambda uniform: -np.log1p(-uniform),
+    "gamma": lambda uniform, shape: scipy.special.gammaincinv(shape, uniform) / shape,
+    "lognormal": lambda uniform, sigma: np.exp(sigma * scipy.special.ndtri(uniform) - sigma**2 / 2),
+    "pareto": lambda uniform, alpha: (alpha - 1) / alpha * (1 - uniform) ** (-1 / alpha),
+}
+
+
 class Law(NamedTuple):
     """A distribution with mean 1 that is known by name.
 
@@ -37,61 +46,41 @@ class Law(NamedTuple):
 
     Args:
         name: the call that makes it.
-        quantile: function of an array of uniforms and of `arguments`; returns multipliers.
+        kind: its entry in `QUANTILES`.
         arguments: parameters of the distribution.
     """
 
     name: str
-    quantile: Callable[..., np.ndarray]
+    kind: str
     arguments: tuple[float, ...] = ()
 
     def ppf(self, uniform: np.ndarray) -> np.ndarray:
         """Returns the quantiles at `uniform`, like the method of a `scipy.stats` distribution."""
-        return np.asarray(self.quantile(uniform, *self.arguments))
+        return np.asarray(QUANTILES[self.kind](uniform, *self.arguments))
 
 
 @named()
 def exponential() -> Law:
     """The exponential distribution, density exp(-x): 10% of the tasks take more than 2.3 times the mean."""
-    return Law("", _exponential)
+    return Law("", "exponential")
 
 
 @named(bare=True, shape=functools.partial(checks.real, low=1e-3, high=1e6))
 def gamma(shape: float) -> Law:
     """The gamma distribution of shape k, variance 1 / k; for a whole k, the sum of k exponential stages."""
-    return Law("", _gamma, (shape,))
+    return Law("", "gamma", (shape,))
 
 
 @named(bare=True, sigma=functools.partial(checks.real, above=0, high=5))
 def lognormal(sigma: float) -> Law:
     """The distribution of exp(sigma z - sigma^2 / 2), z standard normal: a product of many small causes."""
-    return Law("", _lognormal, (sigma,))
+    return Law("", "lognormal", (sigma,))
 
 
 @named(bare=True, alpha=functools.partial(checks.real, above=1, high=1e6))
 def pareto(alpha: float) -> Law:
     """The Pareto distribution, P(X > x) = (x_m / x)^alpha; its variance is infinite for alpha <= 2."""
-    return Law("", _pareto, (alpha,))
-
-
-def _exponential(uniform: np.ndarray) -> np.ndarray:
-    return -np.log1p(-uniform)
-
-
-def _gamma(uniform: np.ndarray, shape: float) -> np.ndarray:
-    from scipy.special import gammaincinv
-
-    return np.asarray(gammaincinv(shape, uniform) / shape)
-
-
-def _lognormal(uniform: np.ndarray, sigma: float) -> np.ndarray:
-    from scipy.special import ndtri
-
-    return np.asarray(np.exp(sigma * ndtri(uniform) - sigma**2 / 2))
-
-
-def _pareto(uniform: np.ndarray, alpha: float) -> np.ndarray:
-    return (alpha - 1) / alpha * (1 - uniform) ** (-1 / alpha)
+    return Law("", "pareto", (alpha,))
 
 
 LAWS: dict[str, Callable[..., Law]] = {

@@ -43,7 +43,7 @@ class Engine(NamedTuple):
     record: Callable[[Job], Recording] | None = None
     time_scale: float = 1.0
 
-    __repr__ = notebook.named
+    __repr__ = notebook.by_name
 
 
 def simulated() -> Engine:

@@ -16,7 +16,7 @@ from dmlcore.cluster.faults import Faults
 from dmlcore.engines.service import FairService, Service
 from dmlcore.methods.aggregate import resolve as resolve_aggregate
 from dmlcore.methods.loads import resolve as resolve_load
-from dmlcore.methods.local import check_controlled, check_local, check_streamed
+from dmlcore.methods.local import check_controlled, check_streamed
 from dmlcore.methods.transport import resolve as resolve_transport
 from dmlcore.provenance import versions
 from dmlcore.types import Aggregate, Codec, Load, LocalSteps, Method, Policy, Transport
@@ -148,7 +148,7 @@ class RunSpec:
         sizes = tuple(checks.integer("tensor_sizes", size, low=0) for size in listed)
         step_size = batch_size = checks.integer("batch_size", batch_size, low=1, high=MOST)
         if local is not None:
-            check_local(local)
+            check_kind("local", local, LocalSteps)
             batch_size = local.steps * step_size
             if batch_size > MOST:
                 checks.fail("steps", local.steps, f"at most {MOST // step_size} (of {step_size} samples)")

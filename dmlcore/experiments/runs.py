@@ -25,7 +25,7 @@ from dmlcore.engines.job import Job
 from dmlcore.engines.spec import RunSpec
 from dmlcore.experiments.reaching import Evaluations, resolved
 from dmlcore.methods.aggregate import resolve as resolve_aggregate
-from dmlcore.methods.local import check_controlled, check_local
+from dmlcore.methods.local import check_controlled
 from dmlcore.problems.problem import Problem
 from dmlcore.trace import Trace
 from dmlcore.trace.accounts import accounts
@@ -396,16 +396,17 @@ def replay_lanes(
     if isinstance(optimizers, optax.GradientTransformation):  # a tuple itself
         checks.fail("optimizers", "one optimizer", "a sequence of one optax optimizer per lane")
     check_once(problem)
+    if local is not None:
+        check_kind("local", local, LocalSteps)
     if aggregate is not None:
         rule = resolve_aggregate(aggregate)
         own = {id(trace): _aggregated(trace, rule) for trace in traces}  # lanes still share traces
         traces = [own[id(trace)] for trace in traces]
         check_aggregate(rule, problem.shapes)
-        if local is not None and check_local(local).controlled:
+        if local is not None and local.controlled:
             check_controlled(rule)
         driver = functools.partial(driver, aggregate=rule)
     if local is not None:
-        check_local(local)
         for trace in traces:
             if trace.metadata.get("local") != local.name:
                 checks.fail("local", local, f"{trace.metadata.get('local')} (as in the trace)")

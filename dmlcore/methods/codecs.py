@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 
 from dmlcore import calls, checks
-from dmlcore.calls import memoised
+from dmlcore.calls import named
 from dmlcore.types import Codec
 
 __all__ = ["CODECS", "Coded", "affine", "bits_for_error", "bits_that_hide", "difference", "error_feedback"]
@@ -77,10 +77,9 @@ def decode_like(tree: Any, codec: Codec, message: Any, memory: Any) -> Any:
 
 
 def by_tensor(
-    name: str,
     num_bytes: Callable[[int], int],  # number of values in a tensor -> bytes
-    encode: Callable[[Any, Any], Coded],  # tensor, its random numbers or None
-    decode: Callable[[Coded], Any],  # -> tensor, in any type of floats
+    encode: Callable[[Any, Any], Any],  # tensor, its random numbers or None -> `Coded` or an array
+    decode: Callable[[Any], Any],  # -> tensor, in any type of floats
     draw: Callable[[Any, list[Any]], Any] | None = None,  # key, tensors -> random numbers for each
 ) -> Codec:
     """Returns a codec without memory that encodes each tensor separately."""
@@ -96,11 +95,10 @@ def by_tensor(
     def decode_tree(message: Any, memory: Any) -> Any:
         return jax.tree.map(decode, message, is_leaf=lambda node: isinstance(node, Coded))
 
-    return Codec(name, lambda sizes: sum(map(num_bytes, sizes)), lambda tree: (), encode_tree, decode_tree)
+    return Codec("", lambda sizes: sum(map(num_bytes, sizes)), lambda tree: (), encode_tree, decode_tree)
 
 
 def rounding(
-    name: str,
     bits: int,  # per value; a tensor is padded to whole bytes
     header: int,  # number of 32-bit floats per tensor
     encode: Callable[[Any, Any], tuple[Any, Any]],  # tensor, uniforms in [0, 1) or None -> header, codes
@@ -119,7 +117,7 @@ def rounding(
         return decode(coded.header.astype(real), coded.codes.astype(real))
 
     num_bytes = lambda size: 4 * header + -(-size * bits // 8)  # noqa: E731
-    return by_tensor(name, num_bytes, encode_tensor, decode_tensor, uniforms if stochastic else None)
+    return by_tensor(num_bytes, encode_tensor, decode_tensor, uniforms if stochastic else None)
 
 
 def floats(leaf: Any) -> jax.Array:
@@ -168,7 +166,7 @@ def norm(tensor: Any) -> Any:
     return largest * jnp.sqrt(jnp.sum(scaled * scaled))
 
 
-@functools.cache
+@named(same=True)
 def exact() -> Codec:
     """Sends values as 32-bit floats: 4 bytes each.
 
@@ -180,18 +178,15 @@ def exact() -> Codec:
     >>> exact().num_bytes([100, 20])
     480
     """
-    shorten = lambda leaf: floats(leaf).astype(jnp.float32)  # noqa: E731
-    return Codec(
-        "exact()",
-        lambda sizes: 4 * sum(sizes),
-        lambda tree: (),
-        lambda key, memory, tree: (jax.tree.map(shorten, tree), memory),
-        lambda message, memory: message,
+    return by_tensor(
+        lambda size: 4 * size, lambda tensor, nothing: tensor.astype(jnp.float32), lambda sent: sent
     )
 
 
-@memoised(
-    bits=functools.partial(checks.integer, low=1, high=16, why="32 is exact()"), stochastic=checks.boolean
+@named(
+    same=True,
+    bits=functools.partial(checks.integer, low=1, high=16, why="32 is exact()"),
+    stochastic=checks.boolean,
 )
 def affine(bits: int, *, stochastic: bool = True) -> Codec:
     """Rounds each tensor to 2^bits even levels: q = round((x - min) / (max - min) (2^bits - 1)).
@@ -227,11 +222,10 @@ def affine(bits: int, *, stochastic: bool = True) -> Codec:
         up = codes / top
         return header[0] * (1 - up) + header[1] * up
 
-    name = f"affine(bits={bits}{'' if stochastic else ', stochastic=False'})"
-    return rounding(name, bits, 2, encode, decode, stochastic)
+    return rounding(bits, 2, encode, decode, stochastic)
 
 
-@memoised(levels=functools.partial(checks.integer, low=1, high=2**15 - 1, why="a sign and 15 bits"))
+@named(same=True, levels=functools.partial(checks.integer, low=1, high=2**15 - 1, why="a sign and 15 bits"))
 def qsgd(levels: int) -> Codec:
     """QSGD: rounds each value at random to one of `levels` fractions of its tensor's norm.
 
@@ -269,7 +263,7 @@ def qsgd(levels: int) -> Codec:
         level = codes - sign * negative
         return header[0] * jnp.where(negative, -level, level) / levels
 
-    return rounding(f"qsgd(levels={levels})", 1 + levels.bit_length(), 1, encode, decode, stochastic=True)
+    return rounding(1 + levels.bit_length(), 1, encode, decode, stochastic=True)
 
 
 def _clip(name: str, clip: Any) -> float | None:
@@ -279,7 +273,7 @@ def _clip(name: str, clip: Any) -> float | None:
     return number
 
 
-@memoised(clip=_clip)
+@named(same=True, every=True, clip=_clip)
 def terngrad(clip: float | None = 2.5) -> Codec:
     """TernGrad: rounds each value at random to -S, 0 or S.
 
@@ -318,10 +312,10 @@ def terngrad(clip: float | None = 2.5) -> Codec:
     def decode(header: Any, codes: Any) -> Any:
         return header[0] * jnp.where(codes == 2, -1, codes)
 
-    return rounding(f"terngrad(clip={clip})", 2, 1, encode, decode, stochastic=True)
+    return rounding(2, 1, encode, decode, stochastic=True)
 
 
-@functools.cache
+@named(same=True)
 def one_bit() -> Codec:
     """1-bit SGD: replaces the values >= 0 of a tensor by their mean, and the values < 0 by theirs.
 
@@ -347,13 +341,13 @@ def one_bit() -> Codec:
     def decode(header: Any, codes: Any) -> Any:
         return jnp.where(codes == 1, header[1], header[0])
 
-    return rounding("one_bit()", 1, 2, encode, decode, stochastic=False)
+    return rounding(1, 2, encode, decode, stochastic=False)
 
 
 _fraction = functools.partial(checks.real, above=0, high=1)
 
 
-@memoised(fraction=_fraction)
+@named(same=True, fraction=_fraction)
 def top_k(fraction: float) -> Codec:
     """Top-k sparsification: sends the k values of each tensor with the largest magnitudes; the others are 0.
 
@@ -392,10 +386,10 @@ def top_k(fraction: float) -> Codec:
         return 4 * count + -(-count * (size - 1).bit_length() // 8)
 
     decode = lambda coded: _spread(coded.header, coded.codes, coded.shape)  # noqa: E731
-    return by_tensor(f"top_k(fraction={fraction})", num_bytes, encode, decode)
+    return by_tensor(num_bytes, encode, decode)
 
 
-@memoised(fraction=_fraction, unbiased=checks.boolean)
+@named(same=True, fraction=_fraction, unbiased=checks.boolean)
 def random_k(fraction: float, *, unbiased: bool = True) -> Codec:
     """Random-k sparsification: sends k values of each tensor, chosen at random; the others are 0.
 
@@ -422,6 +416,9 @@ def random_k(fraction: float, *, unbiased: bool = True) -> Codec:
     efficiency", section 3 (subsampling).
     """
 
+    def seeds(key: Any, tensors: list[Any]) -> Any:
+        return jax.random.bits(key, (len(tensors), 1), jnp.uint32)
+
     def indices(seed: Any, size: int) -> Any:
         bits = jax.random.bits(jax.random.key(seed[0]), (size,), jnp.uint32)
         # The k least. Floats are denser there: ties change the chance of an index by a share of about 2^-24.
@@ -437,8 +434,7 @@ def random_k(fraction: float, *, unbiased: bool = True) -> Codec:
         scale = size / coded.header.size if unbiased else 1
         return _spread(scale * coded.header, indices(coded.codes, size), coded.shape)
 
-    name = f"random_k(fraction={fraction}{'' if unbiased else ', unbiased=False'})"
-    return by_tensor(name, lambda size: 4 * _count(fraction, size) + 4, encode, decode, _seeds)
+    return by_tensor(lambda size: 4 * _count(fraction, size) + 4, encode, decode, seeds)
 
 
 def _count(fraction: float, size: int) -> int:
@@ -452,16 +448,11 @@ def _spread(values: Any, indices: Any, shape: tuple[int, ...]) -> Any:
     return flat.at[indices].set(values, unique_indices=True).reshape(shape)
 
 
-def _seeds(key: Any, tensors: list[Any]) -> Any:
-    """Returns a seed of 32 bits for each tensor."""
-    return jax.random.bits(key, (len(tensors), 1), jnp.uint32)
-
-
 def _codec(name: str, codec: Any) -> Codec:
     return codec if isinstance(codec, Codec) else checks.fail(name, codec, "a codec, such as affine(8)")
 
 
-@memoised(codec=_codec)
+@named(same=True, bare=True, codec=_codec)
 def error_feedback(codec: Codec) -> Codec:
     """Error feedback: adds the rounding error of each message to the next message.
 
@@ -501,13 +492,10 @@ def error_feedback(codec: Codec) -> Codec:
         received = decode_like(total, codec, message, inner)
         return message, (jax.tree.map(jnp.subtract, total, received), following)
 
-    name = f"error_feedback({codec.name})"
-    return Codec(
-        name, codec.num_bytes, init, encode, lambda message, memory: codec.decode(message, memory[1])
-    )
+    return Codec("", codec.num_bytes, init, encode, lambda message, memory: codec.decode(message, memory[1]))
 
 
-@memoised(codec=_codec)
+@named(same=True, bare=True, codec=_codec)
 def difference(codec: Codec) -> Codec:
     """Sends the difference between x and the receiver's copy of it: copy += Q(x - copy).
 
@@ -546,7 +534,7 @@ def difference(codec: Codec) -> Codec:
         copy, inner = memory
         return jax.tree.map(jnp.add, copy, decode_like(copy, codec, message, inner))
 
-    return Codec(f"difference({codec.name})", codec.num_bytes, init, encode, decode)
+    return Codec("", codec.num_bytes, init, encode, decode)
 
 
 WIDTHS = (32, 16, 8, 4)

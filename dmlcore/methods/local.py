@@ -172,15 +172,3 @@ def check_streamed(
         checks.fail("fragments", 1, "at least 2 (with mixing in a pipeline, where a push would count twice)")
     if faults.forget:
         checks.fail("cluster", faults, ALL_STAY)
-
-
-def check_local(local: Any) -> LocalSteps:
-    """Returns `local`; raises ValueError unless `local_steps` has made it.
-
-    >>> check_local(8)
-    Traceback (most recent call last):
-    ValueError: local: expected what dml.local_steps(steps, optimizer) returns, got 8
-    """
-    if not isinstance(local, LocalSteps):
-        checks.fail("local", local, "what dml.local_steps(steps, optimizer) returns")
-    return local

@@ -32,7 +32,7 @@ class Rule(NamedTuple):
     num_workers: int
     owners: Callable[[Any], np.ndarray]
 
-    __repr__ = notebook.named
+    __repr__ = notebook.by_name
 
 
 class _Labels(list[Any]):

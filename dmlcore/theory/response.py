@@ -33,7 +33,7 @@ class Response(NamedTuple):
     survival: Callable[[Any, int], np.ndarray]
     scales: bool = True
 
-    __repr__ = notebook.named
+    __repr__ = notebook.by_name
 
     def mean(self, batch_size: int) -> float:
         """Returns the mean E[Z(b)].

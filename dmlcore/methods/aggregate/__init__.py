@@ -9,13 +9,13 @@ import math
 from collections.abc import Callable
 
 from dmlcore import calls, checks
-from dmlcore.calls import memoised
+from dmlcore.calls import named
 from dmlcore.types import Aggregate
 
 __all__ = ["AGGREGATES", "Aggregate", "clipped", "mean", "median", "resolve", "trimmed_mean"]
 
 
-@memoised()
+@named(same=True)
 def mean() -> Aggregate:
     """The weighted sum of the pushes, with the weights that the policy gives: the default.
 
@@ -29,10 +29,10 @@ def mean() -> Aggregate:
     >>> mean()
     mean()
     """
-    return Aggregate("mean()")
+    return Aggregate("")
 
 
-@memoised()
+@named(same=True)
 def median() -> Aggregate:
     """Coordinate-wise median: each number of the update is the median of that number over the pushes.
 
@@ -56,10 +56,10 @@ def median() -> Aggregate:
     """
     from dmlcore.methods.aggregate import places
 
-    return Aggregate("median()", reduce=places.median)
+    return Aggregate("", reduce=places.median)
 
 
-@memoised(fraction=functools.partial(checks.real, low=0, below=0.5))
+@named(same=True, bare=True, fraction=functools.partial(checks.real, low=0, below=0.5))
 def trimmed_mean(fraction: float) -> Aggregate:
     """Coordinate-wise trimmed mean: leaves out the smallest and the largest values of each number.
 
@@ -88,10 +88,10 @@ def trimmed_mean(fraction: float) -> Aggregate:
     """
     from dmlcore.methods.aggregate import places
 
-    return Aggregate(f"trimmed_mean({fraction})", reduce=functools.partial(places.trimmed_mean, fraction))
+    return Aggregate("", reduce=functools.partial(places.trimmed_mean, fraction))
 
 
-@memoised(c=functools.partial(checks.real, above=0))
+@named(same=True, bare=True, c=functools.partial(checks.real, above=0))
 def clipped(c: float) -> Aggregate:
     """Clipped mean: the weighted sum of the pushes, each scaled down to norm `c` if its norm is larger.
 
@@ -122,7 +122,7 @@ def clipped(c: float) -> Aggregate:
     """
     from dmlcore.methods.aggregate import places
 
-    return mean() if c == math.inf else Aggregate(f"clipped({c})", each=functools.partial(places.clip, c))
+    return mean() if c == math.inf else Aggregate("", each=functools.partial(places.clip, c))
 
 
 AGGREGATES: dict[str, Callable[..., Aggregate]] = {

@@ -52,6 +52,10 @@ class CoupledGate(Each):
 
     samples: dict[int, int] = field(default_factory=dict)  # in the last push of each worker that is present
 
+    def leave(self, worker: int) -> Decision:
+        self.samples.pop(worker, None)
+        return super().leave(worker)
+
 
 @named(weight=or_none(positive), scaling=one_of("none", "samples"), damping=one_of(*DAMPING))
 def asp(*, weight: float | None = 1.0, scaling: str = "none", damping: str = "none") -> Policy:
@@ -99,11 +103,7 @@ def asp(*, weight: float | None = 1.0, scaling: str = "none", damping: str = "no
             factor *= push.samples * len(gate.samples) / sum(gate.samples.values())
         return factor
 
-    def on_leave(gate: CoupledGate, worker: int, time: float) -> tuple[Gate, Decision]:
-        gate.samples.pop(worker, None)
-        return gate, gate.leave(worker)
-
-    return each_push(coupled, weight, state=CoupledGate)._replace(on_leave=on_leave)
+    return each_push(coupled, weight, state=CoupledGate)
 
 
 @named(concurrency=or_none(at_least(1)))

@@ -164,12 +164,13 @@ def gated(
     weight: float | None = None,
     *,
     state: type[Gate] = Gate,
+    rounds: bool | None = None,  # of the gate. None: whether `max_lead` is 0
     keep_copy: Callable[[int, int], bool] | None = None,
 ) -> Policy:
     """Returns the policy with a fixed `max_lead` that handles pushes by `on_push`."""
 
     def init(num_workers: int) -> Gate:
-        return state(num_workers, max_lead, weight, max_lead == 0)
+        return state(num_workers, max_lead, weight, max_lead == 0 if rounds is None else rounds)
 
     def on_leave(gate: Gate, worker: int, time: float) -> tuple[Gate, Decision]:
         return gate, gate.leave(worker)
@@ -179,6 +180,18 @@ def gated(
 
     on_pull = None if keep_copy is None else Gate.tell
     return Policy("", init, on_push, max_lead, on_leave, on_join, on_pull=on_pull, keep_copy=keep_copy)
+
+
+def eager(max_lead: float, weight: float | None = None) -> Policy:
+    """Returns the policy with a fixed `max_lead` under which every task starts from the newest version."""
+
+    def on_push(gate: Gate, push: Push) -> tuple[Gate, Decision]:
+        needed = gate.advance(push.worker) - max_lead
+        if gate.slowest < needed:
+            return gate, gate.wait(push, until=needed)
+        return gate, gate.proceed(push)
+
+    return gated(on_push, max_lead, weight)
 
 
 @named()
@@ -199,14 +212,7 @@ def bsp() -> Policy:
 
     Reference: Valiant 1990, "A bridging model for parallel computation".
     """
-
-    def on_push(gate: Gate, push: Push) -> tuple[Gate, Decision]:
-        clock = gate.advance(push.worker)
-        if gate.slowest < clock:  # some worker has not pushed in this round
-            return gate, gate.wait(push, until=clock)
-        return gate, gate.proceed(push)
-
-    return gated(on_push, max_lead=0)
+    return eager(max_lead=0)
 
 
 @named(staleness=at_least(0, infinite=True), weight=or_none(positive))
@@ -281,25 +287,19 @@ def essp(staleness: int | float, *, weight: float | None = None) -> Policy:
     Reference: Dai et al. 2015, "High-performance distributed ML at scale through parameter server
     consistency models".
     """
-    max_lead = staleness
-
-    def on_push(gate: Gate, push: Push) -> tuple[Gate, Decision]:
-        needed = gate.advance(push.worker) - max_lead  # as in `ssp`, but without a cached copy
-        if gate.slowest < needed:
-            return gate, gate.wait(push, until=needed)
-        return gate, gate.proceed(push)
-
-    return gated(on_push, max_lead, weight)
+    return eager(staleness, weight)
 
 
 @dataclass
 class DSSPGate(Gate):
     """State of DSSP."""
 
-    # By worker: the clocks that it may still run beyond the lower bound (the paper's r_p), and the times of
-    # its last two pushes in seconds (the paper's A; their difference is the paper's I).
-    credit: list[int] = field(default_factory=list)
-    pushed_at: list[tuple[float, float]] = field(default_factory=list)
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        # By worker: the clocks that it may still run beyond the lower bound (the paper's r_p), and the times
+        # of its last two pushes in seconds (the paper's A; their difference is the paper's I).
+        self.credit = [0] * self.num_workers
+        self.pushed_at = [(0.0, 0.0)] * self.num_workers
 
 
 @named(lower=checks.at_least(0), upper=checks.at_least(0), weight=checks.or_none(checks.positive))
@@ -334,11 +334,6 @@ def dssp(lower: int, upper: int, *, weight: float | None = None) -> Policy:
     checks.integer("upper", upper, low=lower)
     most = upper - lower
 
-    def init(num_workers: int) -> DSSPGate:
-        gate = DSSPGate(num_workers, lower, weight, rounds=upper == 0)
-        gate.credit, gate.pushed_at = [0] * num_workers, [(0.0, 0.0)] * num_workers
-        return gate
-
     def extra_clocks(gate: DSSPGate, worker: int) -> int:
         """The paper's controller: the r <= most with the smallest wait min_k |Sim_slow[k] - Sim_p[r]|."""
         pushed_at = gate.pushed_at
@@ -369,8 +364,8 @@ def dssp(lower: int, upper: int, *, weight: float | None = None) -> Policy:
         gate.credit[worker], gate.pushed_at[worker] = 0, (time, time)
         return gate, gate.join(worker)
 
-    policy = gated(on_push, lower, weight)
-    return policy._replace(init=init, on_join=on_join, max_lead=lower if most == 0 else None)
+    policy = gated(on_push, lower, weight, state=DSSPGate, rounds=upper == 0)
+    return policy._replace(on_join=on_join, max_lead=lower if most == 0 else None)
 
 
 @dataclass

@@ -125,13 +125,13 @@ def fixed_k(k: int, *, any_worker: bool, cancels: bool, **rest: Any) -> Policy:
 
     def init(num_workers: int) -> Rounds:
         if not any_worker:
-            check_workers(num_workers, k=k)
+            check_enough(num_workers, k=k)
         return Rounds(num_workers, k)
 
     return wait_for_k(init, any_worker=any_worker, cancels=cancels, **rest)
 
 
-def check_workers(num_workers: int, **numbers: int | None) -> None:
+def check_enough(num_workers: int, **numbers: int | None) -> None:
     """Raises ValueError if one of `numbers` exceeds the number of workers."""
     for name, number in numbers.items():
         if number is not None:
@@ -279,7 +279,7 @@ def n_softsync(n: int, *, damping: str = "none") -> Policy:
     """
 
     def init(num_workers: int) -> Rounds:
-        check_workers(num_workers, n=n)
+        check_enough(num_workers, n=n)
         return Rounds(num_workers, num_workers // n)
 
     return wait_for_k(init, any_worker=True, cancels=False, damp=DAMPING[damping])
@@ -430,7 +430,7 @@ def deadline(seconds: float, *, at_least: int = 1, late: str = "cancel") -> Poli
     """
 
     def init(num_workers: int) -> Rounds:
-        check_workers(num_workers, at_least=at_least)
+        check_enough(num_workers, at_least=at_least)
         return Rounds(num_workers, num_workers, seconds=seconds, fewest=at_least)
 
     return wait_for_k(init, any_worker=False, cancels=late == "cancel", deadlines=True)
@@ -496,7 +496,7 @@ def k_sync_schedule(phases: Iterable[Any] | Schedule) -> Policy:
 
     def init(num_workers: int) -> Rounds:
         for row in rows:
-            check_workers(num_workers, k=row[1])
+            check_enough(num_workers, k=row[1])
         return Rounds(num_workers, *at(0.0))
 
     def begin(state: Rounds, time: float) -> None:

@@ -10,7 +10,7 @@ import numpy as np
 from dmlcore import checks
 from dmlcore.calls import named
 from dmlcore.checks import at_least, or_none
-from dmlcore.methods.policies.rounds import Rounds, check_workers, wait_for_k
+from dmlcore.methods.policies.rounds import Rounds, check_enough, wait_for_k
 from dmlcore.theory import LAWS, fit_response, mean_round
 from dmlcore.types import Observation, Policy
 
@@ -138,7 +138,7 @@ def pflug(
         at_least(k)("most", most)
 
     def init(num_workers: int) -> PflugRounds:
-        check_workers(num_workers, k=k, most=most)
+        check_enough(num_workers, k=k, most=most)
         return PflugRounds(num_workers, k)
 
     def on_observation(state: PflugRounds, seen: Observation) -> PflugRounds:
