@@ -151,8 +151,8 @@ last-local-step training/local_steps.py test_local_steps.py
 - count = -(-batch_size // size)
 + count = batch_size // size
 local-state training/local_steps.py test_local_steps.py
-- state if inner.keep_state else inner.optimizer.init(start), zeros
-+ inner.optimizer.init(start), zeros
+- state if rule.keep_state else rule.optimizer.init(start), optax
++ rule.optimizer.init(start), optax
 fragment-of-answer training/fragments.py test_local_steps.py
 - answers = own.clock - inner.delay
 + answers = own.clock - 1

@@ -168,14 +168,14 @@ def page():
 def threads(problem):
     """A run whose workers are threads, each on its own device, against its replay; and who was where."""
     seen = set()
-    gradient = Stepper.gradient
+    task = Stepper.task
 
     def noting(self, *arguments):
-        found = gradient(self, *arguments)
+        found = task(self, *arguments)
         seen.update(str(device) for leaf in jax.tree.leaves(found) for device in leaf.devices())
         return found
 
-    Stepper.gradient = noting
+    Stepper.task = noting
     errors = {}
     for policy in FEW:
         rule, optimizer = ALL_POLICIES[policy](), OPTIMIZERS["momentum"]
@@ -184,7 +184,7 @@ def threads(problem):
         errors[policy] = relative_error(
             flat(run.params), flat(dml.replay(run.trace, problem, optimizer).params)
         )
-    Stepper.gradient = gradient
+    Stepper.task = task
     return {"errors": errors, "devices": len(seen)}
 
 

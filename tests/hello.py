@@ -38,14 +38,14 @@ class HelloStepper(Stepper):
 
     staleness = 0
 
-    def gradient(self, params, worker, clock, batch_size):
+    def task(self, params, worker, clock, batch_size, kept):
         row = np.asarray(params)
         assert (row >= clock - self.staleness).all(), f"worker {worker} at clock {clock} reads {row}"
         assert row[worker] == clock, f"worker {worker} at clock {clock} misses its own writes in {row}"
         assert (row == row.astype(int)).all()
         assert row.max() <= clock + self.staleness + 1
         next(READS)
-        return -jnp.zeros(WORKERS).at[worker].set(1.0)
+        return -jnp.zeros(WORKERS).at[worker].set(1.0), kept
 
 
 def with_stepper(kind):
@@ -81,22 +81,22 @@ def check(recording, policy):
 class FailingStepper(HelloStepper):
     """Its gradient raises once."""
 
-    def gradient(self, params, worker, clock, batch_size):
+    def task(self, params, worker, clock, batch_size, kept):
         if (worker, clock) == (2, 3):
             raise ArithmeticError("the loss is not finite")
-        return super().gradient(params, worker, clock, batch_size)
+        return super().task(params, worker, clock, batch_size, kept)
 
 
 def dying(marker):
     """The arithmetic whose process ends once, at clock 3 of worker 2, and leaves a file to say so."""
 
     class DyingStepper(HelloStepper):
-        def gradient(self, params, worker, clock, batch_size):
+        def task(self, params, worker, clock, batch_size, kept):
             if (worker, clock) == (2, 3) and not os.path.exists(marker):
                 open(marker, "w").close()
                 os._exit(1)
             # The others are further ahead of who is gone than else, and go on without it: no check.
-            return -jnp.zeros(WORKERS).at[worker].set(1.0)
+            return -jnp.zeros(WORKERS).at[worker].set(1.0), kept
 
     return DyingStepper
 

@@ -103,7 +103,7 @@ def replay_reference(
     own_controls: dict[int, Any] = {}  # by worker: its control variate; in FedDyn its gradient
     controls = [nothing]  # of each version: the server's control variate; in FedDyn the paper's h
 
-    fragments = 1 if problem.inner is None else problem.inner.fragments
+    fragments = 1 if problem.inner is None else problem.inner.rule.fragments
     flat, shaped = ravel_pytree(params)
     outer_states = [optimizer.init(params)] * fragments  # each of a whole optimizer, for its fragment only
     own_params: dict[int, Any] = {}  # by worker, if they keep them
@@ -122,10 +122,10 @@ def replay_reference(
     def inner_step(gradient: Any, state: Any, reached: Any, params: Any, control: Any, before: Any) -> Any:
         inner = problem.inner
         assert inner is not None
-        going = nothing if inner.dynamic else control
+        going = nothing if inner.rule.dynamic else control
         gradient = jax.tree.map(lambda g, c, c_i: g + (c - c_i), gradient, going, before)
-        gradient = jax.tree.map(lambda g, w, w_0: g + inner.prox * (w - w_0), gradient, reached, params)
-        updates, state = inner.optimizer.update(gradient, state, reached)
+        gradient = jax.tree.map(lambda g, w, w_0: g + inner.rule.prox * (w - w_0), gradient, reached, params)
+        updates, state = inner.rule.optimizer.update(gradient, state, reached)
         return optax.apply_updates(reached, updates), state
 
     def begins(params: Any, task: Any) -> Any:
@@ -135,14 +135,14 @@ def replay_reference(
         mine, answers = own_params.get(task.worker, params), task.clock - inner.delay
         if answers < 0:
             return mine
-        mixed = jax.tree.map(lambda x, w: inner.mixing * x + (1 - inner.mixing) * w, mine, params)
+        mixed = jax.tree.map(lambda x, w: inner.rule.mixing * x + (1 - inner.rule.mixing) * w, mine, params)
         return only(answers, mixed, mine)
 
     def local_steps(params: Any, task: Any, own: Any) -> Any:
         inner, reached = problem.inner, begins(params, task)
         assert inner is not None
-        state = states.get(task.worker) if inner.keep_state else None
-        state = inner.optimizer.init(params) if state is None else state
+        state = states.get(task.worker) if inner.rule.keep_state else None
+        state = inner.rule.optimizer.init(params) if state is None else state
         width = 1 << (task.batch_size - 1).bit_length()
         who = task.worker, task.clock
         drawn = own[task_indices(run_key(seed, BATCHES), *who, width, len(own))]
@@ -156,13 +156,13 @@ def replay_reference(
             slopes.append(gradient)
             reached, state = inner_step(gradient, state, reached, params, control, before)
         states[task.worker] = state
-        if inner.control_variates:
+        if inner.rule.control_variates:
             own_controls[task.worker] = jax.tree.map(lambda *each: sum(each) / len(each), *slopes)
-        if inner.dynamic:
+        if inner.rule.dynamic:
             own_controls[task.worker] = jax.tree.map(
-                lambda c, w, w_0: c - inner.prox * (w - w_0), before, reached, params
+                lambda c, w, w_0: c - inner.rule.prox * (w - w_0), before, reached, params
             )
-        if inner.control_variates or inner.dynamic:
+        if inner.rule.control_variates or inner.rule.dynamic:
             controls[-1] = jax.tree.map(
                 lambda c, new, old: c + (new - old) / trace.num_workers,
                 controls[-1],
@@ -256,8 +256,8 @@ def replay_reference(
             pushes.append(push)
             parts.append(gradient)
         number, total = len(versions) - 1, together(weights, pushes, parts)
-        if problem.inner is not None and problem.inner.dynamic:
-            total = jax.tree.map(lambda d, h: d + h / problem.inner.prox, total, controls[-1])
+        if problem.inner is not None and problem.inner.rule.dynamic:
+            total = jax.tree.map(lambda d, h: d + h / problem.inner.rule.prox, total, controls[-1])
         if fragments == 1:
             versions.append(step(versions[-1], total, sum(weights)))
             continue

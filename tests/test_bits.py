@@ -34,7 +34,7 @@ def task_by_task(trace, problem, optimizer):
         parts = []
         for task in tasks.itertuples():
             view = copies[task.worker] if math.isnan(task.pull_start) else versions[task.version_read]
-            gradient = stepper.gradient(view[0], task.worker, task.clock, task.batch_size)
+            gradient = stepper.task(view[0], task.worker, task.clock, task.batch_size)[0]
             parts.append(stepper.weighed(task.weight, gradient))
             copies[task.worker] = stepper.step(parts[-1], view)
         versions.append(stepper.step(stepper.total(parts), versions[-1]))

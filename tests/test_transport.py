@@ -77,7 +77,7 @@ def test_a_pipelined_worker_computes_one_task_after_the_other_on_what_it_has(see
 
 
 def gradient_of_round(stepper, params, clock, workers, weight):
-    parts = [stepper.weighed(weight, stepper.gradient(params, w, clock, 32)) for w in range(workers)]
+    parts = [stepper.weighed(weight, stepper.task(params, w, clock, 32)[0]) for w in range(workers)]
     return stepper.total(parts)
 
 
@@ -108,7 +108,7 @@ def test_own_steps_are_their_recurrence():
     own = [jax.tree.map(jnp.zeros_like, versions[0])] * workers
     for k in range(30):
         views = [jax.tree.map(jnp.add, versions[max(k - 1, 0)], delta) for delta in own]
-        gradients = [stepper.gradient(view, w, k, 32) for w, view in enumerate(views)]
+        gradients = [stepper.task(view, w, k, 32)[0] for w, view in enumerate(views)]
         own = [jax.tree.map(lambda g: -eta * g, gradient) for gradient in gradients]
         mean = jax.tree.map(lambda *parts: sum(parts) / workers, *gradients)
         versions.append(jax.tree.map(lambda w, g: w - eta * g, versions[-1], mean))
@@ -228,7 +228,7 @@ def test_coded_training_is_its_recurrence():
         for i in range(workers):
             change = jax.tree.map(jnp.subtract, state[0], copy[i])
             copy[i] = jax.tree.map(jnp.add, copy[i], codecs.transmit(down, None, (), change)[0])
-            total = jax.tree.map(jnp.add, stepper.gradient(copy[i], i, k, 32), residual[i])
+            total = jax.tree.map(jnp.add, stepper.task(copy[i], i, k, 32)[0], residual[i])
             sent = codecs.transmit(up, None, (), total)[0]
             residual[i] = jax.tree.map(jnp.subtract, total, sent)
             parts.append(stepper.weighed(1 / workers, sent))

@@ -233,7 +233,7 @@ class Worker:
         self._pace = None if self._draws is None else self._draws.pace  # None: no changes of speed at a time
         self._state: State = self._stepper.start()
         self._coder = job.coder(worker, self._state[0])
-        self._kept = self._stepper.kept(self._state[0])  # from task to task
+        self._kept = self._stepper.kind.kept_by_worker(self._state[0])  # from task to task
         # Clock -> memory after that task, of those since the last pull and a few before. -1: at the start.
         self._memories = {-1: self._memory()}
         self._keep_copy, self._pipelined = job.spec.policy.keep_copy, job.spec.transport.pipelined

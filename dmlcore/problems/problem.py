@@ -25,20 +25,9 @@ Batch = Any
 class Inner(NamedTuple):
     """The local steps of a task."""
 
-    optimizer: Any  # the local optax optimizer
+    rule: LocalSteps  # without its name and the number of steps, on which no program depends
     batch_size: int  # samples per step
-    keep_state: bool  # whether a worker's next task continues with the state of the optimizer
-    prox: float  # mu of the proximal term
-    control_variates: bool  # whether control variates correct the steps
-    dynamic: bool = False  # whether the proximal term is dynamic
-    fragments: int = 1  # number of fragments that are synchronised in turn
-    mixing: float = 0.0  # share of a worker's own parameters in a fragment that it has received
     delay: int = 0  # tasks from a push to the one that has the answer; 0: workers keep no parameters
-
-    @property
-    def controlled(self) -> bool:
-        """Whether the server keeps the mean of what workers remember."""
-        return self.control_variates or self.dynamic
 
 
 @dataclass(frozen=True, eq=False)
@@ -204,8 +193,7 @@ class Problem:
         if self.additive:
             checks.fail("local", local, f"None (tasks of {self.name} are themselves updates)")
         delay = (2 if pipelined else 1) if local.streams else 0
-        steps = local.optimizer, batch_size, local.keep_state, local.prox, local.control_variates
-        key = Inner(*steps, local.dynamic, local.fragments, local.mixing, delay)
+        key = Inner(local._replace(name="", steps=1, normalised=False), batch_size, delay)
         return self if key == self.inner else self._changed(inner=key)
 
     def with_parameter_bytes(self, parameter_bytes: int | str) -> Problem:

@@ -5,11 +5,11 @@ of them; the other one never changes, and is the memory at the start of a run.
 """
 
 import functools
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import optax
 
 from dmlcore import checks
 from dmlcore.methods.codecs import transmit
@@ -132,14 +132,19 @@ def start(coding: Coding | None, seed: int, num_workers: int, params: Any) -> An
     """Returns the memories at the start of a run, when every worker has `params`; () without coding."""
     if coding is None:
         return ()
-    nothing = jax.tree.map(jnp.zeros_like, params)
+    nothing = optax.tree.zeros_like(params)
     memory = Memory(
         jnp.stack([jax.random.key_data(run_key(seed, stream)) for stream in (PULL_CODES, PUSH_CODES)]),
         coding.pull.init(params) if coding.pull else (),
         coding.push.init(nothing) if coding.push else (),
         nothing if coding.own_steps else (),
     )
-    return jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (num_workers + 2, *jnp.shape(leaf))), memory)
+    return for_each(num_workers + 2, memory)
+
+
+def for_each(count: int, tree: Any) -> Any:
+    """Returns the memories of `count` workers, or of anything else, which are all like this one."""
+    return jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (count, *jnp.shape(leaf))), tree)
 
 
 def of(memory: Any, worker: Any) -> Any:
@@ -168,12 +173,13 @@ def sent(
     worker: Any,
     clock: Any,
     gradient: Any,
-    view: Any,
-    step: Callable[[Any, Any], Any],
+    view: Any = None,
+    step: Any = None,
 ) -> tuple[Any, Any]:
     """Returns the received value of a gradient computed on `view`, and the worker's new memory.
 
-    The gradient is not weighted yet. `step` maps a gradient and parameters to the parameters after one step.
+    The gradient is not weighted yet. Own steps need a view, and `step`, which maps a gradient and parameters
+    to the parameters after one step.
     """
     if coding and coding.own_steps:
         part = part._replace(own=jax.tree.map(jnp.subtract, step(gradient, view), view))
@@ -212,13 +218,9 @@ class Coder:
 
     def sent(self, clock: int, gradient: Any) -> Any:
         """Returns the received value of the gradient of task `clock`."""
-        found, self.memory = _sent(self._coding, self.memory, self._worker, clock, gradient, None, _no_step)
+        found, self.memory = _sent(self._coding, self.memory, self._worker, clock, gradient)
         return found
 
 
 _received = jax.jit(received, static_argnames="coding")
-_sent = jax.jit(sent, static_argnames=("coding", "step"))
-
-
-def _no_step(gradient: Any, params: Any) -> Any:
-    raise AssertionError("own steps need a pipeline, which real clocks do not have")
+_sent = jax.jit(sent, static_argnames="coding")

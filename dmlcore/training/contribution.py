@@ -18,7 +18,7 @@ import numpy as np
 
 from dmlcore import checks
 from dmlcore.problems.problem import Problem
-from dmlcore.training import pacing
+from dmlcore.training import coding, pacing
 from dmlcore.training.batches import rows_of
 from dmlcore.training.compiling import isolated
 from dmlcore.training.optimizer import hoist_update
@@ -63,7 +63,8 @@ class Contribution(abc.ABC):
 
     def begin(self, params: Any, optimizer: Any, num_states: int) -> tuple[Any, Any]:
         """Returns what is sent, and the state that stays with `num_states` workers."""
-        return self.served(params), ()
+        served = self.served(params)
+        return served, coding.for_each(num_states, self.kept_by_worker(served))
 
     def whole(self, params: Any, local: Any) -> Any:
         """Returns all parameters: the inverse of `begin`."""
@@ -91,7 +92,7 @@ class Contribution(abc.ABC):
 
     def applied(self, local: Any, samples: Any, change: Any) -> Any:
         """Returns the local state after a row's change of it."""
-        return local
+        return coding.put(local, *change) if change else local
 
     @abc.abstractmethod
     def on_worker(self, params: Any, samples: Any, batch_size: Any, data: Any, kept: Any) -> Any:
@@ -118,7 +119,9 @@ class Gradient(Contribution):
         batch, batch_size, weight = self._batch(row.samples, data), row.batch_size, row.weight
         if len(weight) > 1:
             return isolated(batch_size[0] > 0, self._of_several, view, batch, batch_size, weight), ()
-        return self._at_width(functools.partial(self._of_one, view), batch, batch_size[0]), ()
+        task = functools.partial(self._isolated, view, coding.of(local, row.memory))
+        pushed, kept = self._at_width(task, batch, batch_size[0])
+        return pushed, (row.worker[0], kept) if self.keeps else ()
 
     def _at_width(self, task: Callable[[Any, Any], Any], batch: Any, batch_size: Any) -> Any:
         """Returns `task(batch, batch_size)`, with the batch as wide as the task's worker has it."""
@@ -130,11 +133,15 @@ class Gradient(Contribution):
         return jax.lax.switch(index, [filled_up(width) for width in self.widths])
 
     def on_worker(self, params: Any, samples: Any, batch_size: Any, data: Any, kept: Any) -> Any:
-        return self._of_one(params, self._batch(samples, data), batch_size), kept
+        return self._isolated(params, kept, self._batch(samples, data), batch_size)
 
-    def _of_one(self, params: Any, batch: tuple[Any, ...], batch_size: Any) -> Any:
-        """Returns the gradient of one task, isolated: in every engine and in replay the same computation."""
-        return isolated(batch_size > 0, self._mean, params, batch, batch_size)
+    def _isolated(self, view: Any, kept: Any, batch: tuple[Any, ...], batch_size: Any) -> tuple[Any, Any]:
+        """Returns `_task`, isolated: in every engine and in replay the same computation."""
+        return isolated(batch_size > 0, self._task, view, kept, batch, batch_size)
+
+    def _task(self, pulled: Any, kept: Any, batch: tuple[Any, ...], batch_size: Any) -> tuple[Any, Any]:
+        """Returns the push of a task, and what its worker keeps, of which it was given what it has kept."""
+        return self._mean(pulled, batch, batch_size), kept
 
     def _of_several(self, params: Any, batch: tuple[Any, ...], batch_size: Any, weight: Any) -> Any:
         """Returns the weighted sum of the gradients of several tasks."""
@@ -168,9 +175,7 @@ class CoupledGradient(Gradient):
     """The gradient if losses depend on the whole batch: computed on exactly the samples of a task."""
 
     fuses = fills = False
-
-    def width(self, batch_size: int) -> int:
-        return batch_size
+    width = Contribution.width
 
 
 class Local(NamedTuple):

@@ -2,19 +2,26 @@
 
 import functools
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 
 from dmlcore.problems.problem import Problem
-from dmlcore.training.aggregation import digest
+from dmlcore.trace import Trace
+from dmlcore.training import coding
+from dmlcore.training.aggregation import aggregate_of, digest, places_for
+from dmlcore.training.batches import Source
+from dmlcore.training.coding import Coding
 from dmlcore.training.contribution import Contribution
 from dmlcore.training.evaluation import device_data, evaluate, reached
 from dmlcore.training.local_steps import contribution_of
-from dmlcore.training.program import padded, power_of_two
-from dmlcore.training.step import Inputs, Plan, State
+from dmlcore.training.program import Program, padded, power_of_two
+from dmlcore.training.step import Inputs, Numbers, Plan, State, begin
+from dmlcore.training.turns import whole
+from dmlcore.types import Aggregate
 
 
 class Driver:
@@ -91,6 +98,47 @@ class Driver:
             yield [found]
             if until and reached({name: float(found[name]) for name in until}, until):
                 return
+
+
+class Route(NamedTuple):
+    """A trace that a driver can follow, and what it says of values."""
+
+    trace: Trace  # with the weights of an additive problem
+    coding: Coding | None  # effect of the transport on values; None: no effect
+    aggregate: Aggregate
+
+    def begin(
+        self, kind: Contribution, optimizer: optax.GradientTransformation, **needed: Any
+    ) -> tuple[Plan, Numbers, Source, State]:
+        """Returns the start of the training, as the function `begin` does."""
+        run: Any = {"seed": int(self.trace.metadata["seed"]), "num_workers": self.trace.num_workers}
+        return begin(kind, optimizer, aggregate=self.aggregate, coding=self.coding, **run, **needed)
+
+
+def fuses(kind: Contribution, code: Coding | None, aggregate: Aggregate) -> bool:
+    """Returns whether the tasks of an update that read the same version may become one gradient."""
+    return kind.fuses and code is None and aggregate.plain
+
+
+def route_of(trace: Trace, kind: Contribution, aggregate: Aggregate | None) -> Route:
+    """Returns a trace with its coding and aggregate; ValueError if the problem cannot be trained along it."""
+    code = coding.coding_of(trace)
+    trace = whole(trace, kind.problem)
+    if kind.keeps:
+        coding.check_kept(trace, kind.problem)
+    return Route(trace, code, aggregate_of(trace, aggregate))
+
+
+def needs(programs: Sequence[Program], traces: Sequence[Trace], kind: Contribution) -> dict[str, Any]:
+    """Returns arguments of `begin`: what the steps of these programs, which are trained together, need."""
+    return {
+        "places": places_for(programs, traces),
+        "reads_newest": not any(p.num_slots for p in programs),
+        "accumulates": any(p.accumulates for p in programs),
+        "keeps_copies": any(p.keeps_copies for p in programs),
+        "compensates": any(p.rows.compensation.any() for p in programs),
+        "scales": kind.weighs and any(p.scales for p in programs),
+    }
 
 
 def spill(num_slots: int, num_workers: int) -> int:

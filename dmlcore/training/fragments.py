@@ -4,12 +4,12 @@ The flattened parameters are divided into P contiguous fragments, as equal as ca
 fragment u mod P.
 """
 
-import itertools
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import optax
+from jax.flatten_util import ravel_pytree
 
 from dmlcore.problems.problem import Inner
 from dmlcore.training import pacing
@@ -24,16 +24,10 @@ class Streamed(NamedTuple):
 
 def within(params: Any, number: Any, fragments: int) -> Any:
     """Returns which parameters are in fragment `number` mod `fragments`, a tree like the parameters."""
-    leaves, tree = jax.tree.flatten(params)
-    starts = [*itertools.accumulate((jnp.size(leaf) for leaf in leaves), initial=0)]
-    bounds = jnp.array([starts[-1] * each // fragments for each in range(fragments + 1)])
-    first = number % fragments
-    low, high = bounds[first], bounds[first + 1]
-    places = [
-        start + jnp.arange(jnp.size(leaf)).reshape(jnp.shape(leaf))
-        for start, leaf in zip(starts, leaves, strict=False)
-    ]
-    return jax.tree.unflatten(tree, [(low <= place) & (place < high) for place in places])
+    flat, shaped = ravel_pytree(jax.tree.map(lambda leaf: jnp.zeros(jnp.shape(leaf), bool), params))
+    bounds = jnp.array([flat.size * each // fragments for each in range(fragments + 1)])
+    first, place = number % fragments, jnp.arange(flat.size)
+    return shaped((bounds[first] <= place) & (place < bounds[first + 1]))
 
 
 def chosen(where: Any, one: Any, two: Any) -> Any:
@@ -44,9 +38,9 @@ def chosen(where: Any, one: Any, two: Any) -> Any:
 def merged(inner: Inner, pulled: Any, own: Streamed) -> Any:
     """Returns the parameters with which a task begins: its worker's own, with the fragment that has come."""
     answers = own.clock - inner.delay  # the update that made what it pulls; none if negative
-    come = within(pulled, answers, inner.fragments)
+    come = within(pulled, answers, inner.rule.fragments)
     # Of a sum of two products a processor rounds either one, and programs differ in which.
-    mixed = jax.tree.map(lambda mine, new: new + inner.mixing * (mine - new), own.params, pulled)
+    mixed = jax.tree.map(lambda mine, new: new + inner.rule.mixing * (mine - new), own.params, pulled)
     return chosen(jax.tree.map(lambda each: each & (answers >= 0), come), mixed, own.params)
 
 
@@ -82,7 +76,7 @@ def of_fragments(optimizer: Any, fragments: int) -> optax.GradientTransformation
         def put(once: bool, part: Any, new: Any) -> Any:
             return chosen(here, new, part) if once else part.at[turn].set(new)
 
-        updates = chosen(here, updates, jax.tree.map(jnp.zeros_like, updates))
+        updates = chosen(here, updates, optax.tree.zeros_like(updates))
         return updates, (jax.tree.map(put, once, states, after), (turn + 1) % fragments)
 
     return optax.GradientTransformationExtraArgs(init, update)

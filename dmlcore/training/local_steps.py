@@ -1,6 +1,5 @@
 """Tasks of several local optimizer steps, and the choice of the kind of contribution for a problem."""
 
-import functools
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 from weakref import ref
@@ -11,11 +10,10 @@ import optax
 
 from dmlcore.problems.problem import Inner, Problem
 from dmlcore.training import pacing
-from dmlcore.training.compiling import isolated
 from dmlcore.training.contribution import AdditiveUpdate, Contribution, CoupledGradient, Gradient
 from dmlcore.training.fragments import Streamed, chosen, merged, of_fragments, within
 from dmlcore.training.identity import of_optimizer
-from dmlcore.training.program import Rows
+from dmlcore.types import LocalSteps
 
 
 class Controlled(NamedTuple):
@@ -42,74 +40,54 @@ class LocalTraining(Gradient):
         return self.problem.inner
 
     @property
+    def rule(self) -> LocalSteps:
+        """How they are made."""
+        return self.inner.rule
+
+    @property
     def num_gradients(self) -> int:
         return self.widths[-1] // self.inner.batch_size
 
     @property
     def keeps(self) -> bool:
-        return self.inner.keep_state or self.inner.controlled or self.inner.delay > 0
+        return self.rule.remembers
 
     def fingerprint(self) -> str:
-        return of_optimizer(self.inner.optimizer, self.problem.shapes, "local, optimizer")
+        return of_optimizer(self.rule.optimizer, self.problem.shapes, "local, optimizer")
 
     def width(self, batch_size: int) -> int:
         size = self.inner.batch_size
         return int(size << (-(-batch_size // size) - 1).bit_length())
 
-    def begin(self, params: Any, optimizer: Any, num_states: int) -> tuple[Any, Any]:
-        served = self.served(params)
-        kept = self.kept_by_worker(served)
-        return served, jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (num_states, *jnp.shape(leaf))), kept)
-
     def served(self, params: Any) -> Any:
-        return Controlled(params, zeros(params)) if self.inner.controlled else params
+        return Controlled(params, optax.tree.zeros_like(params)) if self.rule.controlled else params
 
     def model(self, served: Any) -> Any:
-        return served.params if self.inner.controlled else served
+        return served.params if self.rule.controlled else served
 
     def optimizer(self, optimizer: Any, num_workers: int) -> Any:
-        if self.inner.fragments > 1:
-            return of_fragments(optimizer, self.inner.fragments)
-        if self.inner.controlled:
-            return with_control(optimizer, num_workers, self.inner.dynamic)
+        if self.rule.fragments > 1:
+            return of_fragments(optimizer, self.rule.fragments)
+        if self.rule.controlled:
+            return with_control(optimizer, num_workers, self.rule.dynamic)
         return optimizer
-
-    def of(self, view: Any, local: Any, row: Rows, data: Any) -> tuple[Any, Any]:
-        worker, batch, batch_size = row.worker[0], self._batch(row.samples, data), row.batch_size[0]
-        kept = jax.tree.map(lambda leaf: leaf[row.memory], local)
-        pushed, kept = self._at_width(functools.partial(self._task, view, kept), batch, batch_size)
-        return pushed, (worker, kept) if self.keeps else ()
-
-    def applied(self, local: Any, samples: Any, change: Any) -> Any:
-        if not self.keeps:
-            return local
-        worker, kept = change
-        return jax.tree.map(lambda leaves, leaf: leaves.at[worker].set(leaf), local, kept)
-
-    def on_worker(self, params: Any, samples: Any, batch_size: Any, data: Any, kept: Any) -> Any:
-        return self._task(params, kept, self._batch(samples, data), batch_size)
 
     def kept_by_worker(self, params: Any) -> Any:
         if not self.keeps:
             return ()
-        inner = self.inner
-        state = inner.optimizer.init(self.model(params)) if inner.keep_state else ()
-        streamed = Streamed(params, jnp.zeros((), jnp.int32)) if inner.delay else ()
-        return state, params.control if inner.controlled else (), streamed
+        rule = self.rule
+        state = rule.optimizer.init(self.model(params)) if rule.keep_state else ()
+        streamed = Streamed(params, jnp.zeros((), jnp.int32)) if rule.streams else ()
+        return state, params.control if rule.controlled else (), streamed
 
     def _task(self, pulled: Any, kept: Any, batch: tuple[Any, ...], batch_size: Any) -> tuple[Any, Any]:
-        """Returns `_steps`, isolated: in every engine and in replay the same computation."""
-        return isolated(batch_size > 0, self._steps, pulled, kept, batch, batch_size)
-
-    def _steps(self, pulled: Any, kept: Any, batch: tuple[Any, ...], batch_size: Any) -> tuple[Any, Any]:
-        """Returns the push of a task, and what its worker keeps."""
-        inner, start = self.inner, self.model(pulled)
-        size, controls = inner.batch_size, inner.control_variates
+        rule, start = self.rule, self.model(pulled)
+        size, controls = self.inner.batch_size, rule.control_variates
         empty: Any = ()
         state, own, streamed = kept or (empty, empty, empty)
-        begins = merged(inner, pulled, streamed) if inner.delay else start
+        begins = merged(self.inner, pulled, streamed) if rule.streams else start
         correction = jax.tree.map(jnp.subtract, pulled.control, own) if controls else ()
-        centre = jax.tree.map(jnp.add, start, own) if inner.dynamic else start
+        centre = jax.tree.map(jnp.add, start, own) if rule.dynamic else start
 
         def one(number: Any, carried: tuple[Any, Any, Any]) -> tuple[Any, Any, Any]:
             params, state, total = carried
@@ -119,31 +97,27 @@ class LocalTraining(Gradient):
             if controls:
                 total = jax.tree.map(jnp.add, total, gradient)
                 gradient = jax.tree.map(jnp.add, gradient, correction)
-            if inner.prox:
-                gradient = jax.tree.map(lambda g, w, c: g + inner.prox * (w - c), gradient, params, centre)
-            updates, state = inner.optimizer.update(gradient, state, params)
+            if rule.prox:
+                gradient = jax.tree.map(lambda g, w, c: g + rule.prox * (w - c), gradient, params, centre)
+            updates, state = rule.optimizer.update(gradient, state, params)
             return optax.apply_updates(params, updates), state, total
 
         count = -(-batch_size // size)
-        begun = begins, state if inner.keep_state else inner.optimizer.init(start), zeros(own)
+        begun = begins, state if rule.keep_state else rule.optimizer.init(start), optax.tree.zeros_like(own)
         begun = jax.tree.map(jnp.asarray, begun)  # a loop carries arrays of fixed types
         reached, state, total = jax.lax.fori_loop(0, count, one, begun)
         pushed = jax.tree.map(jnp.subtract, start, reached)
         if controls:
             total = jax.tree.map(lambda each: each / jnp.asarray(count, each.dtype), total)
             pushed = Controlled(pushed, jax.tree.map(jnp.subtract, own, total))
-        if inner.dynamic:
+        if rule.dynamic:
             total = jax.tree.map(jnp.add, own, pushed)
             pushed = Controlled(pushed, jax.tree.map(jnp.negative, pushed))
-        if inner.delay:
-            pushed = chosen(within(pushed, streamed.clock, inner.fragments), pushed, zeros(pushed))
+        if rule.streams:
+            here = within(pushed, streamed.clock, rule.fragments)
+            pushed = chosen(here, pushed, optax.tree.zeros_like(pushed))
             streamed = Streamed(reached, streamed.clock + 1)
-        return pushed, (state if inner.keep_state else (), total, streamed) if self.keeps else ()
-
-
-def zeros(tree: Any) -> Any:
-    """Returns zeros like a tree of arrays."""
-    return jax.tree.map(jnp.zeros_like, tree)
+        return pushed, (state if rule.keep_state else (), total, streamed) if self.keeps else ()
 
 
 def with_control(optimizer: Any, num_workers: int, dynamic: bool) -> optax.GradientTransformation:

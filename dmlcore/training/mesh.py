@@ -17,17 +17,15 @@ from jax.sharding import PartitionSpec as P
 from dmlcore.problems.problem import Problem
 from dmlcore.trace import Trace
 from dmlcore.training import coding
-from dmlcore.training.aggregation import aggregate_of, places_for
 from dmlcore.training.batches import draw
 from dmlcore.training.coding import Coding
 from dmlcore.training.contribution import Contribution
-from dmlcore.training.driver import Driver, sized, spill
+from dmlcore.training.driver import Driver, fuses, needs, route_of, sized, spill
 from dmlcore.training.evaluation import device_data
 from dmlcore.training.local_steps import contribution_of
 from dmlcore.training.loop import steps
 from dmlcore.training.program import Rows, compile_trace, cut, power_of_two, wavefronts
-from dmlcore.training.step import Inputs, Plan, State, at, begin, weighed
-from dmlcore.training.turns import whole
+from dmlcore.training.step import Inputs, Plan, State, at, weighed
 from dmlcore.types import Aggregate
 
 WORKERS = "workers"  # the axis of the mesh
@@ -126,40 +124,24 @@ class ShardedReplay(Driver):
     ):
         self.eval_params = eval_params
         (trace,), (optimizer,), self.problem = traces, optimizers, problem
-        aggregate = aggregate_of(trace, aggregate)
         devices = jax.devices() if devices is None else devices
         self._mesh = jax.make_mesh((len(devices),), (WORKERS,), axis_types=(AxisType.Auto,), devices=devices)
-        kind, code = contribution_of(problem), coding.coding_of(trace)
-        trace = whole(trace, problem)
-        if kind.keeps:
-            coding.check_kept(trace, problem)
-        plain = aggregate.plain
-        fuse &= kind.fuses and code is None and plain
-        program = compile_trace(trace, fuse=fuse, weighed=plain)
-        self._fuse = fuse and not program.num_slots and not program.accumulates
+        kind = contribution_of(problem)
+        route = route_of(trace, kind, aggregate)
+        compiled = functools.partial(compile_trace, route.trace, fuse=False, weighed=route.aggregate.plain)
+        program = compiled()
+        self._fuse = fuse and fuses(kind, *route[1:]) and not program.num_slots
         if not self._fuse:
-            program = compile_trace(trace, fuse=False, slots=True, weighed=plain)
-        self._program, rows = program, program.rows
-        once = coding.remembers(code) or kind.keeps
+            program = compiled(slots=True)
+        self._program = program
+        once = coding.remembers(route.coding) or kind.keeps
         self._fronts = program.first_row if self._fuse else wavefronts(program, once=once)
         self._spill, self._filler = spill(program.num_slots, trace.num_workers), trace.num_workers
-        self._plan, numbers, self._source, state = begin(
-            sized(kind, rows.batch_size, single=not self._fuse),
-            optimizer,
-            int(trace.metadata["seed"]),
-            trace.num_workers,
-            self._spill + 1,
-            self._filler,
-            aggregate=aggregate,
-            places=places_for([program], [trace]),
-            reads_newest=self._fuse,
-            accumulates=program.accumulates,
-            keeps_copies=program.keeps_copies,
-            compensates=bool(rows.compensation.any()),
-            scales=program.scales and kind.weighs,
-            weighs=not self._fuse and kind.weighs,  # does not depend on the weights, for fewer programs
-            coding=code,
-        )
+        needed = needs([program], [trace], kind) | {"num_slots": self._spill + 1, "filler": self._filler}
+        needed["accumulates"] &= not self._fuse
+        needed["weighs"] = not self._fuse and kind.weighs  # whatever the weights, for fewer programs
+        kind = sized(kind, program.rows.batch_size, single=not self._fuse)
+        self._plan, numbers, self._source, state = route.begin(kind, optimizer, **needed)
         self._inputs, self._state = self._everywhere((Inputs(device_data(problem)[0], numbers), state))
         self._row = 0
 
@@ -170,19 +152,21 @@ class ShardedReplay(Driver):
         """Trains up to version `update`; cuts a wavefront that goes further, as its parts are wavefronts."""
         first_row, rows = self._program.first_row, self._program.rows
         end, plan = int(first_row[min(update, len(first_row) - 1)]), self._plan
-        shape = self._spill, self._filler, plan.paced
+        shape = 1, self._spill, self._filler, plan.paced
         while self._row < end:
             front_end = int(self._fronts[np.searchsorted(self._fronts, self._row, side="right")])
             span = slice(self._row, min(front_end, end))
-            tasks = self._tasks(rows, span, shape)
-            given = cut(rows, span, 1, rows.worker.shape[1], *shape) if self._fuse else tasks
+            count = span.stop - span.start
+            size = self._mesh.size * power_of_two(-(-count // self._mesh.size))
+            given = tasks = cut(rows, span, size, *shape)  # tasks of weight 0 follow
+            if self._fuse:  # the last task ends the update
+                given, count = cut(rows, slice(span.stop - 1, span.stop), 1, *shape), 1
             state = self._state
             views = state.params if self._fuse else state.slots[0]
             kept, data = (state.memory, state.local), self._inputs.data
             static = plan.contribution, plan.coding, self._mesh, self._fuse
             pushed = contributions(*static, views, kept, self._source, tasks, data)
             self._wait(pushed)
-            count = span.stop - span.start
             self._state = apply(plan, self._mesh, self._inputs, state, given, count, pushed)
             self._wait(self._state)
             self._row = span.stop
@@ -195,17 +179,6 @@ class ShardedReplay(Driver):
         """
         if self._mesh.devices.flat[0].platform == "cpu":
             jax.block_until_ready(values)
-
-    def _tasks(self, rows: Rows, span: slice, shape: tuple[int, int, bool]) -> Rows:
-        """Returns the tasks of a span of rows, padded with weight 0 to L = M times a power of two."""
-        if self._fuse:
-            (row,) = range(span.start, span.stop)
-            columns = [np.repeat(column[[row]], rows.worker.shape[1], 0) for column in rows[4:13]]
-            rows = Rows(*(table[row][:, None] for table in rows[:4]), *columns)
-            span = slice(0, len(rows.read))
-        count = span.stop - span.start
-        size = self._mesh.size * power_of_two(-(-count // self._mesh.size))
-        return cut(rows, span, size, 1, *shape)
 
     def restore(self, update: int, state: Any) -> None:
         """Continues from a state saved at version `update`."""

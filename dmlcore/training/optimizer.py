@@ -255,11 +255,10 @@ def fingerprint(hoisted: Hoisted, constants: tuple[Any, ...], name: str) -> str:
         ValueError: the text of the function does not say all that it computes; `name` says whose it is.
     """
     if hoisted.untold:
-        expected = (
-            "one that JAX's program describes completely (with save= or checkpoint=: kept results could "
+        why = "with save= or checkpoint=: kept results could be those of another one"
+        checks.reject(
+            name, f"one with {hoisted.untold}", f"one that JAX's program describes completely ({why})"
         )
-        expected += "be those of another one)"
-        checks.reject(name, f"one with {hoisted.untold}", expected)
     content = hashlib.sha256(hoisted.text.encode())
     for constant in constants:
         content.update(plain(constant).tobytes())

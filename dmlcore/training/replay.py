@@ -21,17 +21,15 @@ import optax
 from dmlcore import checks
 from dmlcore.problems.problem import Problem
 from dmlcore.trace import Trace
-from dmlcore.training import coding
-from dmlcore.training.aggregation import aggregate_of, places_for, traced
+from dmlcore.training.aggregation import traced
 from dmlcore.training.batches import draw_lanes, draw_one
 from dmlcore.training.compiling import unrolled
-from dmlcore.training.driver import Driver, sized, spill
+from dmlcore.training.driver import Driver, fuses, needs, route_of, sized, spill
 from dmlcore.training.evaluation import device_data, limits
 from dmlcore.training.local_steps import contribution_of
 from dmlcore.training.loop import OPTIMIZERS, TRACES, Course, EvalParams, advance_to_marks
 from dmlcore.training.program import Program, compile_trace, cut, power_of_two
-from dmlcore.training.step import Inputs, Plan, begin
-from dmlcore.training.turns import whole
+from dmlcore.training.step import Inputs, Plan
 from dmlcore.types import Aggregate
 
 CHUNK = 1 << 17  # about how many rows of evaluation data, times lanes, are evaluated at once
@@ -145,44 +143,27 @@ class Replay(Driver):
         eval_params: EvalParams | None = None,
     ):
         self.problem, self.lanes, self._grid = problem, len(traces), Grid(traces)
-        traces = self._grid.traces
-        codings = [coding.coding_of(trace) for trace in traces]
-        if any(each != codings[0] for each in codings):
+        kind = contribution_of(problem)
+        routes = [route_of(trace, kind, aggregate) for trace in self._grid.traces]
+        traces, first = [route.trace for route in routes], routes[0]
+        if any(route.coding != first.coding for route in routes):
             names = sorted({str(trace.metadata.get("transport")) for trace in traces})
             checks.fail("traces", names, "traces with one transport (to train side by side)")
-        traces = [whole(trace, problem) for trace in traces]
-        contribution = contribution_of(problem)
-        for trace in traces if contribution.keeps else ():
-            coding.check_kept(trace, problem)
-        aggregates = [aggregate_of(trace, aggregate) for trace in traces]
-        self._check_aggregates(aggregates)
-        plain = aggregates[0].plain
-        fuse = fuse and contribution.fuses and codings[0] is None and plain
-        self._programs = programs = programs_of(traces, fuse, weighed=plain)
+        self._check_aggregates([route.aggregate for route in routes])
+        fuse = fuse and fuses(kind, *first[1:])
+        self._programs = programs = programs_of(traces, fuse, weighed=first.aggregate.plain)
         in_step = all(np.array_equal(p.first_row, programs[0].first_row) for p in programs)
         self._stretches = [stretch.start for stretch in programs[0].stretches]
-        reads_newest = not any(p.num_slots for p in programs)
+        shared = needs(programs, traces, kind)
         # With a bounded lead, workers wait in some runs and not in others. Its loop always gathers pushes, so
         # that another staleness compiles nothing. Lanes that are out of step have padding rows of weight 0.
-        windowed = not reads_newest and any(t.metadata.get("max_lead") is not None for t in traces)
+        windowed = any(t.metadata.get("max_lead") is not None for t in traces)
+        shared["accumulates"] |= not in_step or (windowed and not shared["reads_newest"])
         most_workers = max(trace.num_workers for trace in traces)
-        self._spill = 0 if reads_newest else spill(max(p.num_slots for p in programs), most_workers)
+        self._spill = 0 if shared["reads_newest"] else spill(max(p.num_slots for p in programs), most_workers)
         self._filler = power_of_two(most_workers)
-        shared: dict[str, Any] = {
-            "num_slots": 1,
-            "filler": self._filler,
-            "places": places_for(programs, traces),
-            "reads_newest": reads_newest,
-            "accumulates": windowed or not in_step or any(p.accumulates for p in programs),
-            "keeps_copies": any(p.keeps_copies for p in programs),
-            "compensates": any(p.rows.compensation.any() for p in programs),
-            "scales": contribution.weighs and any(p.scales for p in programs),
-            "coding": codings[0],
-        }
-        self._begins = []
-        for trace, own in zip(traces, aggregates, strict=True):
-            run: Any = {"seed": int(trace.metadata["seed"]), "num_workers": trace.num_workers}
-            self._begins.append(functools.partial(begin, contribution, aggregate=own, **run, **shared))
+        shared |= {"num_slots": 1, "filler": self._filler}
+        self._begins = [functools.partial(route.begin, kind, **shared) for route in routes]
         judged = judged_at_once(problem.eval_data) if self.lanes > 1 else 1
         self._course = Course(self._grid.axes, unroll or unrolled(), judged, eval_params)
         self.eval_params = eval_params
@@ -197,9 +178,7 @@ class Replay(Driver):
         return other
 
     def _start(self, optimizers: Sequence[optax.GradientTransformation]) -> None:
-        begun = [
-            self._begins[self._grid.trace_of(lane)](optimizer=each) for lane, each in enumerate(optimizers)
-        ]
+        begun = [self._begins[self._grid.trace_of(lane)](each) for lane, each in enumerate(optimizers)]
         plans, numbers, sources, states = zip(*begun, strict=True)
         if any(plan != plans[0] for plan in plans):
             checks.reject("optimizers", "different kinds", "those of one kind that differ only in numbers")
@@ -207,12 +186,8 @@ class Replay(Driver):
         stack = self._grid.stack
         self._inputs = Inputs(device_data(self.problem)[0], stack(numbers))
         self._source, self._state = stack(sources[:: self._grid.optimizers]), stack(states)
-        depth = len(self._grid.shape)
-        shape = self._grid.shape, self._spill + 1
-
-        def filled(slot: jax.Array) -> jax.Array:  # every slot holds version 0
-            return jnp.broadcast_to(slot, (*shape[0], shape[1], *slot.shape[depth + 1 :]))
-
+        # Every slot holds version 0.
+        filled = functools.partial(jnp.repeat, repeats=self._spill + 1, axis=len(self._grid.shape))
         self._state = self._state._replace(slots=jax.tree.map(filled, self._state.slots))
         self._row = [0] * len(self._programs)  # next row of each trace
         drawn = self._drawn

@@ -1,5 +1,6 @@
 """The driver of segments: it trains along a timeline while it is made, for policies that watch training."""
 
+import functools
 import sys
 from typing import Any
 
@@ -14,7 +15,7 @@ from dmlcore.trace.record import Task
 from dmlcore.training.aggregation import nothing_gathered, traced
 from dmlcore.training.batches import draw_one
 from dmlcore.training.coding import Coding
-from dmlcore.training.driver import spill
+from dmlcore.training.driver import fuses, spill
 from dmlcore.training.evaluation import device_data, evaluate
 from dmlcore.training.local_steps import contribution_of
 from dmlcore.training.loop import advance_one
@@ -59,13 +60,29 @@ class TrainingWatch:
         aggregate: Aggregate | None = None,
     ):
         self._problem, self._kind = problem, contribution_of(problem)
-        self._code, self._aggregate = code, aggregate or mean()
-        self._optimizer, self._seed, self._num_workers = optimizer, seed, num_workers
-        self._fuse = lock_step and self._kind.fuses and code is None and not keeps_copies
-        self._fuse &= self._aggregate.plain
+        self._aggregate, self._num_workers = aggregate or mean(), num_workers
+        self._fuse = lock_step and not keeps_copies and fuses(self._kind, code, self._aggregate)
         self._copies = num_workers if keeps_copies else 0
         self._compensation = 0.0 if lock_step else compensation
         self._data, self._eval_data = device_data(problem)
+        self._begin = functools.partial(
+            begin,
+            self._kind,
+            optimizer,
+            seed,
+            num_workers,
+            filler=num_workers,
+            aggregate=self._aggregate,
+            places=num_workers,
+            reads_newest=self._fuse,
+            accumulates=not self._fuse,
+            keeps_copies=keeps_copies,
+            compensates=self._compensation > 0,
+            weighs=not self._fuse and self._kind.weighs,
+            scales=self._kind.weighs,
+            watches=True,
+            coding=code,
+        )
         self._life = 0
         self._start()
 
@@ -78,24 +95,7 @@ class TrainingWatch:
         self._turns: Turns | None = None
         self._slots = Slots()
         self._spill = spill(0, self._num_workers)
-        self._plan, numbers, self._source, self._state = begin(
-            self._kind,
-            self._optimizer,
-            self._seed,
-            self._num_workers,
-            self._spill + 1,
-            self._num_workers,
-            aggregate=self._aggregate,
-            places=self._num_workers,
-            reads_newest=self._fuse,
-            accumulates=not self._fuse,
-            keeps_copies=self._copies > 0,
-            compensates=self._compensation > 0,
-            weighs=not self._fuse and self._kind.weighs,
-            scales=self._kind.weighs,
-            watches=True,
-            coding=self._code,
-        )
+        self._plan, numbers, self._source, self._state = self._begin(num_slots=self._spill + 1)
         self._inputs = Inputs(self._data, numbers)
 
     def __call__(self, progress: Progress) -> Observation:

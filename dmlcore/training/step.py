@@ -121,10 +121,10 @@ def begin(
     scales = scales and free and not held
     plan = Plan(contribution, update, aggregation=rule, scales=scales, **options)
     slots: Any = () if plan.reads_newest else plan.version(params, optimizer_state)
-    slots = jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (num_slots, *jnp.shape(leaf))), slots)
+    slots = coding.for_each(num_slots, slots)
     memory = coding.start(plan.coding, seed, filler, params)
     gathered, before = (
-        jax.tree.map(jnp.zeros_like, params) if needed else () for needed in (plan.accumulates, plan.watches)
+        optax.tree.zeros_like(params) if needed else () for needed in (plan.accumulates, plan.watches)
     )
     if rule is not None and rule.places:
         gathered = aggregation.nothing_gathered(rule, params)
@@ -177,31 +177,25 @@ def step(plan: Plan, inputs: Inputs, state: State, row: Rows, pushed: Any = None
         gathered = aggregation.gather(gathered, row.weight[0], push)
         total, gathered = reduced(plan.aggregation, own, gathered, row.last)
     else:
-        total = add(gathered, gradient) if plan.accumulates else gradient
+        total = gradient
+        if plan.accumulates:
+            total = add(gathered, gradient)
+            gathered = jax.tree.map(lambda leaf: jnp.where(row.last, 0, leaf), total)
     info: Any = ()
     if plan.watches:
         info = Info(inner(total, total), inner(total, before))
         before = jax.tree.map(functools.partial(jnp.where, row.last), total, before)
-    if plan.reduces:  # separate from `gathered`, which a branch would copy
-        current = params, optimizer_state
-        params, optimizer_state = jax.lax.cond(
-            row.last, lambda: optimize(total, current, whole, row.progress), lambda: current
-        )
-    elif plan.accumulates or plan.weighs or plan.coding is not None or not plan.optimizer.only_scales:
+    current = params, optimizer_state
+    updated = functools.partial(optimize, total, current, whole, row.progress)
+    scales = plan.optimizer.only_scales and plan.coding is None
+    if plan.reduces or plan.accumulates or plan.weighs or not scales:
         # The branch is there even if every row ends its update, so that the optimizer's step is compiled
         # separately, as on a server. If XLA merged it with other operations, products and sums could be
         # rounded differently. An optimizer that only scales the gradient does not need the branch, unless a
         # codec multiplies values.
-        gathered, params, optimizer_state = jax.lax.cond(
-            row.last,
-            lambda: (
-                jax.tree.map(jnp.zeros_like, gathered),
-                *optimize(total, (params, optimizer_state), whole, row.progress),
-            ),
-            lambda: (total if plan.accumulates else (), params, optimizer_state),
-        )
+        params, optimizer_state = jax.lax.cond(row.last, updated, lambda: current)
     else:
-        params, optimizer_state = optimize(total, (params, optimizer_state), progress=row.progress)
+        params, optimizer_state = updated()
     if not plan.reads_newest:
         slots = store(slots, row.write, plan.version(params, optimizer_state))
     return State(params, optimizer_state, gathered, slots, memory, local, before), info

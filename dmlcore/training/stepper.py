@@ -68,15 +68,15 @@ class Stepper:
         aggregate: Aggregate | None = None,
     ):
         self.problem, self._seed, self._device = problem, seed, device
-        self._contribution = contribution_of(problem)
+        self.kind = contribution_of(problem)
         self._source = self.put(source_of(problem, seed, num_workers))
         self._data = self.put(jax.tree.map(jnp.asarray, problem.data))
         params = problem.init(run_key(seed, INIT))
-        self._optimizer = self._contribution.optimizer(optimizer, num_workers)
-        served = self._contribution.served(params)
+        self._optimizer = self.kind.optimizer(optimizer, num_workers)
+        served = self.kind.served(params)
         self._update, numbers = hoist_update(self._optimizer, served, self._optimizer.init(served))
         self._numbers = self.put(numbers)
-        self._scales = self._contribution.weighs and scale_free(optimizer, params)
+        self._scales = self.kind.weighs and scale_free(optimizer, params)
         self._aggregate, self._params = aggregate or mean(), problem.shapes
         self._aggregation, self._own = self._aggregated_in(1)
 
@@ -86,43 +86,25 @@ class Stepper:
 
     def start(self) -> State:
         """Returns what is trained, and the optimizer state, at the start of the run."""
-        params = self._contribution.served(self.problem.init(run_key(self._seed, INIT)))
+        params = self.kind.served(self.problem.init(run_key(self._seed, INIT)))
         told = progress() if self._update.named else ()
         return self.put((params, self._optimizer.init(params), told))
 
-    def model(self, served: Any) -> Any:
-        """Returns the parameters in what is trained."""
-        return self._contribution.model(served)
-
-    def kept(self, params: Any) -> Any:
-        """Returns the initial state that a worker keeps from task to task; () if it keeps none."""
-        return self._contribution.kept_by_worker(params)
-
-    def gradient(self, params: Any, worker: int, clock: int, batch_size: int) -> Any:
-        """Computes and returns the push of a task whose worker keeps no state."""
-        return self._task(params, worker, clock, batch_size, ())[0]
-
-    def task(self, params: Any, worker: int, clock: int, batch_size: int, kept: Any) -> tuple[Any, Any]:
-        """Computes and returns the push of a task, and the new state that its worker keeps."""
-        if not self._contribution.keeps:
-            return self.gradient(params, worker, clock, batch_size), kept
-        return self._task(params, worker, clock, batch_size, kept)
-
-    def _task(self, params: Any, worker: int, clock: int, batch_size: int, kept: Any) -> tuple[Any, Any]:
-        kind, width = self._contribution, self._contribution.width(batch_size)
+    def task(self, params: Any, worker: int, clock: int, batch_size: int, kept: Any = ()) -> tuple[Any, Any]:
+        """Computes and returns the push of a task, and the new state that its worker keeps, if any."""
         given = params, self._source, worker, clock, self._data, batch_size, kept
-        return jax.block_until_ready(pushed_by_worker(kind, width, *given))
+        return jax.block_until_ready(pushed_by_worker(self.kind, self.kind.width(batch_size), *given))
 
-    def counted(self, gradient: Any) -> Any:
-        """Applies `each` of the aggregate to a push."""
+    def counted(self, weight: float, gradient: Any) -> Any:
+        """Applies `each` of the aggregate to a push; 0 if its weight is 0."""
         gradient = self.put(gradient)
         if self._aggregation is None or self._aggregation.each is None:
             return gradient  # without a call of the device
-        return counted(self._aggregation, self._own, 1, gradient)
+        return counted(self._aggregation, self._own, weight, gradient)
 
     def weighed(self, weight: float, gradient: Any) -> Any:
         """Returns `weight * gradient`, after `each` of the aggregate."""
-        return weigh(weight, self.counted(gradient))
+        return weigh(weight, self.counted(weight, gradient))
 
     def total(self, parts: Sequence[Any]) -> Any:
         """Returns the sum of weighted gradients, added in their order."""
@@ -136,42 +118,33 @@ class Stepper:
         The view is None, or the parameters on which the gradient was computed. In that case the gradient is
         compensated, with lambda = `compensation`, for the difference to `params`.
         """
+
+        def corrected(weight: float, gradient: Any, view: Any, over: float = 1.0) -> Any:
+            if view is None or not weight:
+                return gradient
+            return compensate(compensation / over, self.put(gradient), params, view)
+
         if self._aggregation is None:
-            return self.total([self._part(*push, params, compensation) for push in pushes])
-        weights, gradients = [weight for weight, _, _ in pushes], []
-        for weight, gradient, view in pushes:
-            gradient = self.put(gradient)
-            if view is not None and weight:
-                gradient = compensate(compensation, gradient, params, view)
-            gradients.append(gradient)
+            return self.total([corrected(w, self.weighed(w, g), view, over=w) for w, g, view in pushes])
+        weights = [weight for weight, _, _ in pushes]
+        gathered = [self.counted(push[0], corrected(*push)) for push in pushes]
         if self._aggregation.reduce is None:
-            pairs = zip(weights, gradients, strict=True)
-            # As in the compiled loop: a push of weight 0 is 0, even if it is not finite.
-            return self.total(
-                [self.weighed(w, g) if w else jax.tree.map(jnp.zeros_like, g) for w, g in pairs]
-            )
-        votes = [self.counted(push) for weight, push in zip(weights, gradients, strict=True) if weight]
+            return self.total([*map(weigh, weights, gathered)])
+        votes = [push for weight, push in zip(weights, gathered, strict=True) if weight]
         places = power_of_two(len(pushes))
         aggregation, numbers = self._aggregated_in(places)
-        kept = stacked(votes or [jax.tree.map(jnp.zeros_like, gradients[0])], places)
+        kept = stacked(votes or [optax.tree.zeros_like(gathered[0])], places)
         # Added one by one, in the type that the compiled loop uses.
         real = jax.dtypes.canonicalize_dtype(float)
         whole = functools.reduce(np.add, np.asarray(weights, real), np.zeros((), real))
         assert aggregation is not None
         return weigh(whole, of_all(aggregation, numbers, kept, len(votes)))
 
-    def _part(self, weight: float, gradient: Any, view: Any, params: Any, compensation: float) -> Any:
-        """Returns a push's term in the sum of an update."""
-        part = self.weighed(weight, gradient)
-        if view is None or not weight:
-            return part
-        return compensate(compensation / weight, part, params, view)
-
     def compile(self, most: int) -> None:
         """Compiles the aggregate for updates of up to `most` pushes, unless it is the weighted sum."""
         if self._aggregation is None:
             return
-        nothing = jax.tree.map(jnp.zeros_like, self.start()[0])
+        nothing = optax.tree.zeros_like(self.start()[0])
         for count in (1 << power for power in range((most - 1).bit_length() + 1)):
             jax.block_until_ready(self.update([(1.0, nothing, None)] * count))
 
@@ -205,7 +178,7 @@ class Observer:
 
     def __init__(self, stepper: Stepper):
         self._stepper, self._before = stepper, None
-        self._rows: list[tuple[float, ...]] = []
+        self._rows: list[tuple[int, int, float, float]] = []
 
     def compile(self, params: Any) -> None:
         """Compiles everything, so that the first observation takes no longer than the others."""
@@ -216,16 +189,14 @@ class Observer:
         """Records an update: the weighted sum of its gradients, and its numbers of tasks and samples."""
         total, _ = self._stepper.problem.apart(total)  # the server sees only the parameters that travel
         product = 0.0 if self._before is None else inner_product(total, self._before)
-        row = (tasks, samples, inner_product(total, total), product)
-        self._rows.append(tuple(float(number) for number in row))
+        self._rows.append((tasks, samples, float(inner_product(total, total)), float(product)))
         self._before = total
 
     def observation(self, update: int, time: float, params: Any) -> Observation:
         """Returns the observation of all updates since the last call."""
         problem = self._stepper.problem
-        loss = float(
-            evaluate(problem, self._stepper.model(params), self._stepper.put(device_data(problem)[1]))["loss"]
-        )
-        tasks, samples, *norms = map(list, zip(*self._rows, strict=True)) if self._rows else [[]] * 4
+        model, eval_data = self._stepper.kind.model(params), self._stepper.put(device_data(problem)[1])
+        loss = float(evaluate(problem, model, eval_data)["loss"])
+        columns = map(list, zip(*self._rows, strict=True)) if self._rows else [[]] * 4
         self._rows = []
-        return Observation(update, time, loss, [*map(int, tasks)], [*map(int, samples)], *norms)
+        return Observation(update, time, loss, *columns)
