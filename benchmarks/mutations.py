@@ -95,9 +95,9 @@ copy-is-early engines/crossing.py test_parameter_server.py
 fair-share engines/service.py test_parameter_server.py
 - self._got + (time - last) / len(under_way)
 + self._got + (time - last)
-crash-forever engines/failures.py test_faults.py
-- if self.away[worker] == 0:
-+ if self.away[worker] < 0:
+crash-forever engines/absences.py test_faults.py
+- if self._faults[worker] > 0:
++ if self._faults[worker] >= 0:
 no-outage engines/failures.py test_faults.py
 - clock.now = back = now + incident.seconds
 + clock.now = back = now

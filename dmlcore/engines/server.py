@@ -343,6 +343,19 @@ class Server:
                 again += self._start([Start(worker, size, clock)], time, depth)
         return (), (), again
 
+    def catch_up(self, away: set[int], time: float) -> Iterator[Answer]:
+        """Yields the answers with which a restarted server continues: workers left or rejoined meanwhile.
+
+        Args:
+            away: workers that are away now.
+            time: seconds.
+        """
+        yield self.resume(time)
+        for worker in sorted(self.present & away):
+            yield self.leave(worker, time)
+        for worker in sorted({*range(self.num_workers)} - away - self.present):
+            yield self.join(worker, time)
+
     def snapshot(self) -> dict[str, Any]:
         """Returns copies of all attributes that calls change.
 

@@ -304,7 +304,7 @@ class VirtualClock:
             self.set_limit()
         life = 0 if self.failures is None else self.failures.life
         if self.watch is not None and server.looks:
-            log = () if self.failures is None else self.failures.log
+            log = () if self.failures is None else self.failures.absences.log
             server.observe(*self.watch(server.progress(now)._replace(life=life, incidents=log)))
         if self.failures is not None and self.failures.restarts:
             self.failures.look(answer)
