@@ -89,15 +89,15 @@ stale-read engines/server.py test_metrics.py test_trace.py
 pipeline-sends-early engines/virtual.py test_transport.py
 - departs = begun
 + departs = before[3]
-last-copy-first engines/crossing.py test_parameter_server.py
-- leaving.popleft()[2]
-+ leaving.pop()[2]
+copy-is-early engines/crossing.py test_parameter_server.py
+- self.clock.at(sent, handle_copy_joins, order)
++ self.clock.at(now, handle_copy_joins, order)
 fair-share engines/service.py test_parameter_server.py
 - self._got + (time - last) / len(under_way)
 + self._got + (time - last)
-crash-forever engines/failures.py test_faults.py
-- if self.away[worker] == 0:
-+ if self.away[worker] < 0:
+crash-forever engines/absences.py test_faults.py
+- if self._faults[worker] > 0:
++ if self._faults[worker] >= 0:
 no-outage engines/failures.py test_faults.py
 - clock.now = back = now + incident.seconds
 + clock.now = back = now

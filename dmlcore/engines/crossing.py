@@ -1,14 +1,11 @@
 """Transfers over the server's links with equal sharing, on the virtual clock.
 
 The time of a transfer depends on those that start while it is in progress. The clock therefore needs an event
-for the start and for the end of each transfer. Such a run has a loop of its own, because one of these events
-comes before most arrivals.
+for the start and for the end of each transfer.
 """
 
-from collections import deque
 from collections.abc import Sequence
-from heapq import heappop, heappush
-from math import inf
+from heapq import heappush
 from typing import Any
 
 from dmlcore.engines.server import Order
@@ -32,64 +29,6 @@ class Crossing:
         draws = clock.draws
         takes = draws, draws.compute_seconds, draws.pulls_take
         self.at_hand: tuple[Any, ...] = (clock.timed, clock.sending, *takes, clock.plain)
-        # Copies that leave the server's processor, in that order: time, serial number, task.
-        self.leaving: deque[tuple[float, int, Order]] = deque()
-
-    def run(self) -> None:
-        """Handles all events until the run ends."""
-        clock, service = self.clock, self.service
-        heap, timed, sending, end, timers = clock.heap, clock.timed, clock.sending, clock.end, clock.timers
-        into, out, take, handle_arrival = service.into, service.out, service.take, clock.handle_arrival
-        over, leaving = clock.server.over, self.leaving
-        while not over:
-            arrival, read = heap[0], clock.read
-            taken = arrival[0] if read is None or read[0] is not arrival else read[1]
-            # Which event comes before the arrival: the end of a push, the end of a copy, or a timed event.
-            first, due = into.due, out.due
-            is_push = first <= due
-            if not is_push:
-                first = due
-            due = timed[0][0] if timed else inf
-            leaves = leaving and (due == inf or leaving[0] < timed[0])
-            if leaves:
-                due = leaving[0][0]
-            if timers and (timer := clock.timer()) < taken and timer < first and timer < due:
-                if timer > end:
-                    return
-                over = clock.carry_out(clock.server.wake(timer), timer)
-            elif first < due and first <= taken:
-                if first > end:
-                    return
-                if is_push:
-                    order, push, waited = into.leave()
-                    self.push_is_through(order, push, first, waited)
-                else:
-                    order, _, waited = out.leave()
-                    self.copy_is_through(order, first, waited)
-            elif due <= taken and due < inf:
-                if due > end:
-                    return
-                if leaves:
-                    out.join(due, leaving.popleft()[2])
-                    continue
-                event = heappop(timed)
-                if event[2] is handle_push_joins and sending[event[3][0]] is event:
-                    into.join(due, event[3], event)  # inlined, since every push passes here
-                else:
-                    over = event[2](clock, event)
-            elif taken > end:
-                return
-            else:
-                if arrival[2] is not handle_arrival or sending[arrival[3][0]] is not arrival:
-                    over = arrival[2](clock, arrival)
-                elif read is None or read[0] is not arrival:
-                    taken, waited = take(arrival[3][0], arrival[3][1], taken)
-                    clock.read = arrival, taken, arrival[8] + waited
-                    continue
-                else:
-                    over = clock.is_read(arrival, read[1], read[2])
-                if heap[0] is arrival:
-                    heappop(heap)
 
     def send_copies(self, start: Sequence[Order], now: float) -> list[Order]:
         """Sends the copies for the tasks that begin now, and returns the tasks that use a cached copy."""
@@ -102,12 +41,12 @@ class Crossing:
             sent, queued = answer(worker, number, since)
             coming[worker].append((order, queued))
             if sent > now:
-                self.leaving.append((sent, next(self.clock.serial), order))
+                self.clock.at(sent, handle_copy_joins, order)
             else:
                 join(now, order)
         return kept
 
-    def push_is_through(self, order: Order, push: Any, now: float, waited: float) -> None:
+    def push_is_through(self, now: float, order: Order, push: Any, waited: float) -> None:
         """Passes a push that crossed the link to the processor; `push` is None if it does not count."""
         clock = self.clock
         if push is None or clock.sending[order[0]] is not push:  # the server must read it anyway
@@ -121,7 +60,7 @@ class Crossing:
         clock.sending[order[0]] = arrived
         heappush(clock.heap, arrived)
 
-    def copy_is_through(self, order: Order, now: float, waited: float) -> None:
+    def copy_is_through(self, now: float, order: Order, _: Any, waited: float) -> None:
         """Gives a worker its copy, and starts the task; copies of one worker arrive in order."""
         clock, coming = self.clock, self.coming[order[0]]
         timed, sending, draws, compute_seconds, pulls_take, plain = self.at_hand
@@ -154,12 +93,11 @@ class Crossing:
     def forget(self) -> None:
         """Loses all copies that are being sent."""
         self.came.clear()
-        self.leaving.clear()
         for copies in self.coming:
             copies.clear()
 
 
-# A further handler of the virtual clock, for runs with such links.
+# Further handlers of the virtual clock, for runs with such links.
 
 
 def handle_push_joins(clock: Any, event: Any) -> bool:
@@ -168,4 +106,10 @@ def handle_push_joins(clock: Any, event: Any) -> bool:
     if clock.sending[order[0]] is not event:
         return clock.miss(order, event[0])  # cancelled, lost or postponed
     clock.service.into.join(event[0], order, event)
+    return False
+
+
+def handle_copy_joins(clock: Any, event: Any) -> bool:
+    """Starts a copy on the server's link, when it leaves the server's processor."""
+    clock.service.out.join(event[0], event[3])
     return False

@@ -5,6 +5,7 @@ from math import inf
 from typing import Any
 
 from dmlcore.cluster.faults import Incident, ServerCrash, incidents
+from dmlcore.engines.absences import Absences
 from dmlcore.engines.server import Answer, Order
 
 SNAPSHOT = 1000  # length of the journal, in calls, from which a snapshot is worth its time
@@ -20,11 +21,9 @@ class Failures:
     def __init__(self, clock: Any):
         workers = clock.spec.cluster.num_workers
         self.clock, self.faults = clock, clock.spec.faults
-        self.away = [0] * workers  # number of faults that keep each worker away at present
-        self.forgets = [False] * workers  # whether each worker will rejoin without its memory
+        self.absences = Absences()
         # Start and end of each worker's freezes, seconds.
         self.frozen: list[list[tuple[float, float]]] = [[] for _ in range(workers)]
-        self.log: list[dict[str, Any]] = []
         self.checkpoint = (0, 0)  # updates, and length of the journal, at the last checkpoint
         self.life = 0  # how often the server was restarted
         self.of_push = self.faults.of_push  # faults of pushes, by worker and clock
@@ -41,7 +40,7 @@ class Failures:
 
     def metadata(self) -> dict[str, Any]:
         """Returns the entries of the trace's metadata about faults."""
-        return {"incidents": self.log, "ignored_arrivals": self.clock.server.ignored}
+        return {"incidents": self.absences.log, "ignored_arrivals": self.clock.server.ignored}
 
     def look(self, answer: Answer) -> None:
         """Takes a checkpoint of the server if one is due."""
@@ -130,16 +129,10 @@ class Failures:
 
     def leave(self, incident: Incident, now: float) -> None:
         """Removes a worker, with its copy and its tasks."""
-        worker = incident.worker
-        self.away[worker] += 1
-        self.forgets[worker] |= incident.forgets
-        if self.away[worker] == 1:
-            self.note(incident, now)
-            self.lose(worker, now)
-
-    def lose(self, worker: int, now: float) -> None:
-        """Tells the server that a worker has left."""
-        clock = self.clock
+        if not self.absences.begin(incident):
+            return
+        self.note(incident, now)
+        clock, worker = self.clock, incident.worker
         answer = clock.server.leave(worker, now)
         if clock.service is not None:
             clock.stray(worker, now)
@@ -149,10 +142,8 @@ class Failures:
     def join(self, incident: Incident, now: float) -> None:
         """Brings a worker back, without cached parameters."""
         clock, worker = self.clock, incident.worker
-        self.away[worker] -= 1
-        if self.away[worker] == 0:
-            self.note(incident._replace(forgets=self.forgets[worker]), now)
-            self.forgets[worker] = False
+        if (joins := self.absences.end(incident)) is not None:
+            self.note(joins, now)
             self.frozen[worker].clear()
             clock.carry_out(clock.server.join(worker, now), now)
 
@@ -176,19 +167,16 @@ class Failures:
             clock.timed.clear()  # no event follows
             clock.server.timers.clear()
             return
-        workers = range(clock.server.num_workers)
-        gone = {worker for worker in workers if self.away[worker]}
-        self.forgets = [worker in gone for worker in workers]
-        clock.carry_out(clock.server.resume(back), back)
-        for worker in sorted(clock.server.present & gone):
-            self.lose(worker, back)
-        for worker in sorted({*workers} - gone - clock.server.present):
-            clock.carry_out(clock.server.join(worker, back), back)
+        self.absences.forgets |= self.absences.workers
+        for answer in clock.server.catch_up(self.absences.workers, back):
+            clock.carry_out(answer, back)
+        for worker in self.absences.workers:
+            clock.sending[worker] = clock.computing[worker] = None
 
     def note(self, incident: Incident, now: float, **more: Any) -> None:
         """Logs an incident for the trace's metadata."""
         self.clock.now = now
-        self.log.append(incident.told(now, **more))
+        self.absences.log.append(incident.told(now, **more))
 
 
 # Further handlers of the virtual clock, for runs with faults.

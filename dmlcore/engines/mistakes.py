@@ -6,26 +6,17 @@ from typing import Any
 from dmlcore import checks
 from dmlcore.types import Policy
 
-
-def no_decision(policy: Policy, hook: str, answer: Any) -> ValueError:
-    """Returns the error for a function of a policy that returned no decision."""
-    expected = "a state and a Decision, with lists of (worker, clock, weight) to apply and of Start to start"
-    return ValueError(checks.message(f"{policy.name}, {hook}", repr(answer), expected))
+DECISION = "a state and a Decision, with lists of (worker, clock, weight) to apply and of Start to start"
 
 
-def no_timer(policy: Policy, wake: Any) -> ValueError:
-    """Returns the error for a `wake` that is not a pair."""
-    return ValueError(checks.message(f"{policy.name}, wake", repr(wake), "a pair (seconds, token)"))
+def no_answer(policy: Policy, part: str, answer: Any, expected: str) -> ValueError:
+    """Returns the error for what a function of a policy returned, or for a part of it, of a wrong form."""
+    return ValueError(checks.message(f"{policy.name}, {part}", repr(answer), expected))
 
 
 def no_on_wake(policy: Policy, wake: Any) -> ValueError:
     """Returns the error for a timer of a policy without `on_wake`."""
     return ValueError(f"{policy.name} sets a timer, wake={wake!r}, but has no on_wake")
-
-
-def nothing_told(policy: Policy, told: Any) -> ValueError:
-    """Returns the error for an `on_pull` whose result is not a pair."""
-    return ValueError(checks.message(f"{policy.name}, on_pull", repr(told), "a pair (copy_clock, weight)"))
 
 
 def not_at_server(policy: Policy, does: str, key: tuple[int, int]) -> ValueError:

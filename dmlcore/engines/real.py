@@ -10,6 +10,7 @@ from typing import Any, Protocol
 from dmlcore import checks
 from dmlcore.cluster.faults import Incident, ServerCrash, incidents
 from dmlcore.engines import mistakes
+from dmlcore.engines.absences import Absences
 from dmlcore.engines.job import Job, Recording
 from dmlcore.engines.server import Answer, Order
 from dmlcore.engines.service import Crossings, FairService
@@ -85,7 +86,7 @@ class Serving:
         self._noted = 0.0  # when the last incident happened
         self._checkpoints, self._kill = checkpoints, kill
         self.server = self._new_server()
-        self.log: list[dict[str, Any]] = []
+        self._absences = Absences()
         self._state: State = self._stepper.start()
         # (worker, clock) -> gradient, the parameters it was computed at (for compensation), and task.
         self._gradients: dict[tuple[int, int], tuple[Any, Any, Order]] = {}
@@ -96,8 +97,6 @@ class Serving:
         self._observer = Observer(self._stepper)
         self._turns = self._new_turns()
         self._saved = 0  # updates at the last checkpoint
-        self._away = [0] * self.server.num_workers  # number of faults that keep each worker away
-        self._forgets: set[int] = set()  # workers that are away and have lost their memory
         self._idle: set[int] = set()  # workers that are away but whose process goes on
         self._schedule = incidents(faults)
         self._expected: dict[int, int] = {}  # workers that are starting -> number of that start
@@ -133,11 +132,14 @@ class Serving:
         """
         found = self._load()
         now = max(since, found or 0.0)
-        self.log += [entry for entry in log if entry not in self.log]
+        self._absences.log += [entry for entry in log if entry not in self._absences.log]
         passed = [incident for incident in self._schedule if incident.time < now]
         self._schedule = self._schedule[len(passed) :]
         for incident in passed:
-            self._away[incident.worker] += {"leave": 1, "join": -1}.get(incident.kind, 0)
+            if incident.kind == "leave":
+                self._absences.begin(incident)
+            elif incident.kind == "join":
+                self._absences.end(incident)
         self._muster()
         self._clock.set(now)
         begun = self.server.begin() if found is None else None
@@ -167,7 +169,7 @@ class Serving:
         if self.server.over and self._checkpoints is not None and self.server.num_updates > self._saved:
             self._save()  # if the call is repeated, nothing is left to do
         end = self.server.last_update if self.server.over else self._seconds
-        more = {"incidents": self.log, "ignored_arrivals": self.server.ignored}
+        more = {"incidents": self._absences.log, "ignored_arrivals": self.server.ignored}
         return Recording(self.server.trace(end, metadata | more), self._state[0])
 
     def _check_progress(self) -> None:
@@ -183,8 +185,8 @@ class Serving:
 
     def _muster(self) -> None:
         """Starts every worker that is not away, and waits until all have compiled."""
-        for worker, reasons in enumerate(self._away):
-            if not reasons:
+        for worker in range(self.server.num_workers):
+            if worker not in self._absences.workers:
                 self._hire(worker)
         while self._expected:
             message = self._next_message(-math.inf)
@@ -391,38 +393,33 @@ class Serving:
 
     def _post(self, worker: int, message: Any) -> None:
         """Sends a worker a message, unless it is away or starting."""
-        if not self._away[worker] and worker not in self._expected:
+        if worker not in self._absences.workers and worker not in self._expected:
             self._crew.post(worker, message)
 
     def _leave(self, incident: Incident) -> None:
         worker = incident.worker
         starting = self._expected.pop(worker, None) is not None
-        if incident.forgets:
-            self._forgets.add(worker)
-        elif not starting and not self._away[worker]:
-            self._idle.add(worker)
-            self._post(worker, Idle(self.server.taken(worker)))
-        self._away[worker] += 1
-        if self._away[worker] == 1:
+        if self._absences.begin(incident):
             now = self._note(incident)
-            if worker not in self._idle:
+            if incident.forgets or starting:
                 self._crew.dismiss(worker, starting)
+            else:
+                self._idle.add(worker)
+                self._crew.post(worker, Idle(self.server.taken(worker)))
             if worker in self.server.present:
                 self._carry_out(self.server.leave(worker, now), now)
 
     def _join(self, incident: Incident) -> None:
         """Restarts the worker, which joins when it is ready, or lets it join if its process goes on."""
         worker = incident.worker
-        self._away[worker] -= 1
-        if self._away[worker] == 0:
-            now = self._note(incident._replace(forgets=worker in self._forgets))
+        if (joins := self._absences.end(incident)) is not None:
+            now = self._note(joins)
             if worker not in self._idle:
                 self._hire(worker)
             else:
-                taken = -1 if worker in self._forgets else self.server.taken(worker)
+                taken = -1 if joins.forgets else self.server.taken(worker)
                 self._post(worker, Idle(taken, joins=True))
                 self._carry_out(self.server.join(worker, now), now)
-            self._forgets.discard(worker)
             self._idle.discard(worker)
 
     def _freeze(self, incident: Incident) -> None:
@@ -432,8 +429,8 @@ class Serving:
     def _replace(self, lost: Sequence[int], now: float) -> None:
         """Replaces workers that died without an order to end; the other workers continue."""
         for worker in lost:
-            self.log.append({"time": now, "kind": "died", "worker": worker, "seconds": 0.0})
-            if not self._away[worker]:
+            self._absences.log.append(Incident(now, "died", worker).told(now))
+            if worker not in self._absences.workers:
                 self._hire(worker)
         self._idle.difference_update(lost)
         for worker in lost:
@@ -470,20 +467,16 @@ class Serving:
         if now >= self._seconds:
             return  # the run ended during the outage
         server = self.server
-        gone = {w for w, reasons in enumerate(self._away) if reasons} | {*self._expected}
         for worker in range(server.num_workers):
             self._post(worker, Idle(-1))  # its tasks are lost
-        self._forgets = {w for w, reasons in enumerate(self._away) if reasons}
-        self._carry_out(server.resume(now), now)
-        for worker in sorted(server.present & gone):
-            self._carry_out(server.leave(worker, now), now)
-        for worker in sorted(set(range(server.num_workers)) - gone - server.present):
-            self._carry_out(server.join(worker, now), now)
+        self._absences.forgets |= self._absences.workers
+        for answer in server.catch_up(self._absences.workers | {*self._expected}, now):
+            self._carry_out(answer, now)
 
     def _save(self) -> None:
         assert self._checkpoints is not None
         self._saved = self.server.num_updates
-        more = {"time": self._clock.now(), "journal": self.server.journal, "log": self.log}
+        more = {"time": self._clock.now(), "journal": self.server.journal, "log": self._absences.log}
         self._checkpoints.save(self.server.num_updates, self._state, more)
 
     def _load(self) -> float | None:
@@ -495,10 +488,10 @@ class Serving:
         self._state = self._stepper.put(state)
         self.server = self._new_server().restore(more["journal"])
         self._turns = self._new_turns()
-        self.log = [*more["log"], *self.log[len(more["log"]) :]]
+        self._absences.log[: len(more["log"])] = more["log"]
         return float(more["time"])
 
     def _note(self, incident: Incident, **more: Any) -> float:
         now = self._noted = self._clock.now()
-        self.log.append(incident.told(now, **more))
+        self._absences.log.append(incident.told(now, **more))
         return now

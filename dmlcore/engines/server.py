@@ -10,7 +10,7 @@ import copy
 import itertools
 import math
 import struct
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from heapq import heappop, heappush
 from typing import Any, NamedTuple, cast
 
@@ -26,8 +26,8 @@ FURTHEST = 2**30  # largest clock that a policy may ask for; as many clocks can 
 OWN = "state", "load_state"  # states of the policy and the load, which may be any objects
 # The attributes that calls change, except the journal.
 STATE = (
-    *OWN, "_cancels", "_clock", "_done", "_free", "_last_cut", "_look", "_looked", "_num_timers",
-    "_passed", "_patience", "_redone", "_times", "_wakes", "_woken", "flight", "ignored", "num_updates",
+    *OWN, "_cancels", "_clock", "_done", "_free", "_last_cut", "_look", "_looked", "_next_check",
+    "_num_timers", "_passed", "_redone", "_times", "_wakes", "_woken", "flight", "ignored", "num_updates",
     "over", "pending", "present", "record", "samples", "timers",
 )  # fmt: skip
 NOTHING_TOLD = (0, 1.0)  # (copy_clock, weight) for a worker that never keeps its copy
@@ -72,6 +72,11 @@ Answer = tuple[Sequence[tuple[int, int, float]], Sequence[int], Sequence[Order]]
 NOTHING: Answer = ((), (), ())
 
 
+def _copied(state: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns copies of attributes in `STATE`, whose own entries never change in place."""
+    return {name: copy.deepcopy(value) if name in OWN else copy.copy(value) for name, value in state.items()}
+
+
 class Server:
     """The state machine of one run: each method is an event, and returns the `Answer` for the engine.
 
@@ -88,11 +93,8 @@ class Server:
 
     # Slots are faster to look up than a dictionary, which matters at every push.
     __slots__ = (
-        "_at_push", "_cancels", "_clock", "_depth", "_done", "_free", "_last_cut", "_look",
-        "_looked", "_most", "_normalises", "_noted", "_num_timers", "_passed", "_patience", "_patient",
-        "_plan", "_redone", "_serial", "_starting", "_times", "_update_seconds", "_wakes", "_woken",
-        "flight", "ignored", "journal", "load", "load_state", "num_updates", "over", "pending", "policy",
-        "present", "record", "samples", "spec", "state", "timers",
+        *STATE, "_at_push", "_depth", "_enough", "_normalises", "_noted", "_patience", "_plan", "_serial",
+        "_sizes", "_starting", "_update_seconds", "journal", "load", "policy", "spec",
     )  # fmt: skip
 
     def __init__(
@@ -105,8 +107,8 @@ class Server:
         self.spec, self.policy, self.load, self._plan = spec, spec.policy, spec.load, plan
         self._serial = itertools.count() if serial is None else serial
         # Number of tasks without an update, or without approaching the end, after which a run fails.
-        self._patient = max(MOST_TASKS, 2 * self.num_workers)
-        self._most = min(spec.stop.updates, self._patient), spec.stop.samples  # next check whether it ends
+        self._patience = max(MOST_TASKS, 2 * self.num_workers)
+        self._enough = spec.stop.updates, spec.stop.samples
         with checks.noting(
             f"init under {self.policy.name}, load {self.load.name}, {self.num_workers} workers"
         ):
@@ -138,18 +140,22 @@ class Server:
         self._redone: set[int] = set()  # rows of lost attempts whose task was started again
         self._times: list[float] = []  # times of updates, seconds
         self._looked = 0
-        self._patience = self._patient  # row of the record at which the lack of updates is checked
-        self._passed = 0.0, 0  # time, and rows of the record, at the last check that time passes
+        self._next_check = self._patience  # row of the record at which it is checked that the run can end
+        self._passed = 0.0, 0  # time, and rows of the record, at the last such check
         self._look = 0 if self.policy.on_observation is not None else math.inf
         # If the load rule never changes sizes, it is called once per worker.
         fixed = self.load.observe is None and self.policy.batch_size is None
-        sizes = [self._size(worker, 0) for worker in range(self.num_workers)] if fixed else None
-        lists = self.present, self.flight, self._clock, self._last_cut
-        # Used at every push; a field of a named tuple would take three times as long to look up.
-        kept = self.flight, self._done, self._free, self.record, self.pending
-        self._at_push = self.policy.on_push, self.policy.keep_copy, *kept
+        self._sizes = [self._size(worker, 0) for worker in range(self.num_workers)] if fixed else None
         self._noted = self.journal is not None or self.load.observe is not None
-        self._starting = self._depth, *lists, sizes, self.policy.on_pull
+        self._collect()
+
+    def _collect(self) -> None:
+        """Makes tuples of what every push and start use; named fields take three times as long to look up."""
+        policy, flight = self.policy, self.flight
+        own = flight, self._done, self._free, self.record, self.pending
+        self._at_push = policy.on_push, policy.keep_copy, *own
+        lists = self.present, flight, self._clock, self._last_cut
+        self._starting = self._depth, *lists, self._sizes, policy.on_pull
 
     def first_size(self, worker: int) -> int:
         """Returns the samples of a worker's first task."""
@@ -239,9 +245,11 @@ class Server:
         except struct.error:
             mistakes.check_parts(self.policy, decision)
             raise
+        if row >= self._next_check:
+            self._check_progress(time)
         if not alone:
             pending[worker, clock] = row, order
-            if decision is not NOTHING_YET or row >= self._patience:
+            if decision is not NOTHING_YET:
                 return self._carry_out(decision, time, kept)
             return ((), (), kept) if kept else NOTHING
 
@@ -253,9 +261,10 @@ class Server:
         self._times.append(time)
         self.num_updates = number = number + 1
         self.samples = samples = self.samples + size
-        updates, enough = self._most
-        over = (number >= updates or samples >= enough) and self._ends(time)
-        if start and not over:
+        updates, enough = self._enough
+        if number >= updates or samples >= enough:
+            self.over = True
+        elif start:
             try:
                 started = self._start(start, time)
             except Exception:
@@ -266,8 +275,7 @@ class Server:
 
     def _note_push(self, push: Push, *times: float) -> None:
         """Adds a push, with its computing times and waits, to the journal, and shows it to the load rule."""
-        if self.journal is not None:
-            self.journal.append(("push", push.worker, push.clock, push.time, *times))
+        self._note("push", push.worker, push.clock, push.time, *times)
         if self.load.observe is not None:
             self.load_state = self.load.observe(self.load_state, push)
 
@@ -286,10 +294,9 @@ class Server:
 
     def wake(self, time: float) -> Answer:
         """Fires the timer that is due first."""
-        if self.journal is not None:
-            self.journal.append(("wake", time))
+        self._note("wake", time)
         _, number, token = heappop(self.timers)
-        self._wakes.append((time, len(self.record) // ROW, number))
+        self._wakes.append((time, self.num_tasks, number))
         self._check_wakes(time)
         return self._decided("on_wake", f"timer {token!r}", time, token, time)
 
@@ -305,8 +312,7 @@ class Server:
 
     def observe(self, *seen: Any) -> None:
         """Shows the policy an `Observation`; `seen` are its fields."""
-        if self.journal is not None:
-            self.journal.append(("observe", *seen))
+        self._note("observe", *seen)
         assert self.policy.on_observation is not None
         observation = Observation(*seen)
         try:
@@ -328,8 +334,7 @@ class Server:
 
     def resume(self, time: float) -> Answer:
         """Continues after a restart from a checkpoint: tasks in flight begin again on the present version."""
-        if self.journal is not None:
-            self.journal.append(("resume", time))
+        self._note("resume", time)
         again: list[Order] = []
         time = max(time, self.last_update)  # an update under way was made first
         for worker, orders in enumerate(self.flight):
@@ -338,16 +343,26 @@ class Server:
                 again += self._start([Start(worker, size, clock)], time, depth)
         return (), (), again
 
+    def catch_up(self, away: set[int], time: float) -> Iterator[Answer]:
+        """Yields the answers with which a restarted server continues: workers left or rejoined meanwhile.
+
+        Args:
+            away: workers that are away now.
+            time: seconds.
+        """
+        yield self.resume(time)
+        for worker in sorted(self.present & away):
+            yield self.leave(worker, time)
+        for worker in sorted({*range(self.num_workers)} - away - self.present):
+            yield self.join(worker, time)
+
     def snapshot(self) -> dict[str, Any]:
         """Returns copies of all attributes that calls change.
 
         Raises:
             Exception: `copy.deepcopy` of the policy's or the load's state raised it.
         """
-        found = {name: getattr(self, name) for name in STATE}
-        return {
-            name: copy.deepcopy(value) if name in OWN else copy.copy(value) for name, value in found.items()
-        }
+        return _copied({name: getattr(self, name) for name in STATE})
 
     def restore(
         self, journal: Sequence[tuple[Any, ...]], since: tuple[int, dict[str, Any]] | None = None
@@ -369,17 +384,9 @@ class Server:
             self.begin()
         else:
             first, before = since
-            for name, value in before.items():
-                own = getattr(self, name)
-                if name in OWN:
-                    setattr(self, name, copy.deepcopy(value))
-                elif isinstance(own, list | bytearray):  # others refer to it
-                    own[:] = value
-                elif isinstance(own, set | dict):
-                    own.clear()
-                    own.update(value)
-                else:
-                    setattr(self, name, value)
+            for name, value in _copied(before).items():
+                setattr(self, name, value)
+            self._collect()
         flight, push = self.flight, self.push
         for kind, *happened in itertools.islice(journal, first, None):
             if kind == "push":
@@ -442,14 +449,16 @@ class Server:
             where = f"{self.policy.name} on {self.spec.cluster}"
             raise ValueError(f"{where} recorded an invalid trace: {error}") from error
 
-    def _note(self, hook: str, worker: int, time: float) -> None:
-        if getattr(self.policy, f"on_{hook}") is None:
-            raise mistakes.no_hook(self.policy, f"on_{hook}", worker)
+    def _note(self, *call: Any) -> None:
         if self.journal is not None:
-            self.journal.append((hook, worker, time))
+            self.journal.append(call)
 
     def _decided(self, hook: str, event: str, time: float, *happened: Any) -> Answer:
         """Calls a hook of the load, if it has it, and of the policy, and carries out the decision."""
+        if getattr(self.policy, hook) is None:
+            raise mistakes.no_hook(self.policy, hook, happened[0])
+        if self.num_tasks > self._next_check:
+            self._check_progress(time)
         try:
             if (tell := getattr(self.load, hook, None)) is not None:
                 self.load_state = tell(self.load_state, happened[0])
@@ -469,7 +478,7 @@ class Server:
             self.state, (apply, drop, cancel, start, wake) = answer
             _ = len(apply), len(cancel), len(start)  # raises TypeError if one is not a sequence
         except (TypeError, ValueError, LookupError):
-            raise mistakes.no_decision(self.policy, hook, answer) from None
+            raise mistakes.no_answer(self.policy, hook, answer, mistakes.DECISION) from None
         return Decision(apply, drop, cancel, start, wake)
 
     def _carry_out(
@@ -497,11 +506,10 @@ class Server:
                 self._times.append(time)
                 self.num_updates = number + 1
                 self.samples += samples
-                updates, enough = self._most
-                if (self.num_updates >= updates or self.samples >= enough) and self._ends(time):
+                updates, enough = self._enough
+                self.over = self.num_updates >= updates or self.samples >= enough
+                if self.over:
                     return apply, (), kept
-            elif len(self.record) // ROW > self._patience:
-                self._check_updates(time)
             for key in drop:
                 if pending.pop(key, None) is None:
                     raise mistakes.not_at_server(self.policy, "drops", key)
@@ -528,7 +536,7 @@ class Server:
         try:
             seconds, token = wake
         except (TypeError, ValueError):
-            raise mistakes.no_timer(policy, wake) from None
+            raise mistakes.no_answer(policy, "wake", wake, "a pair (seconds, token)") from None
         due = time + checks.real(f"{policy.name}, seconds of wake", seconds, low=0)
         if due < math.inf:
             heappush(self.timers, (due, self._num_timers, token))
@@ -554,34 +562,19 @@ class Server:
         """Returns when an update decided at `time` is made; an update in progress at the end counts."""
         return min(time + self._update_seconds, max(self.spec.stop.seconds, time))
 
-    def _ends(self, time: float) -> bool:
-        """Returns whether the run is over after an update at `time`; if not, checks that it can end."""
-        stop = self.spec.stop
-        self.over = self.num_updates >= stop.updates or self.samples >= stop.samples
-        if not self.over:
-            self._check_time(time)
-            self._most = min(stop.updates, self.num_updates + self._patient), stop.samples
-        return self.over
+    def _check_progress(self, time: float) -> None:
+        """Raises RuntimeError if a run that ends after updates makes none, or if hardly any time passes.
 
-    def _check_time(self, time: float) -> None:
-        """Raises RuntimeError if a run that ends at a time needs more tasks than a trace can hold."""
-        end, rows = self.spec.stop.seconds, len(self.record) // ROW
+        A run that ends at a time must not need more tasks until then than a trace can hold.
+        """
+        rows, end = self.num_tasks, self.spec.stop.seconds
         since, before = self._passed
-        tasks, left = rows - before, end - time
-        if end == math.inf or tasks < self._patient:
-            return
-        if left * tasks > MOST * self.num_workers * (time - since):
-            raise mistakes.no_time(self.policy, time, end, tasks, time - since)
-        self._passed = time, rows
-
-    def _check_updates(self, time: float) -> None:
-        """Raises RuntimeError if a run that ends after updates makes none, or if no time passes."""
-        last = Record(self.record).last_applied()
-        rows = len(self.record) // ROW
-        if rows > last + self._patient and self.spec.stop.seconds == math.inf:
-            raise mistakes.never_updates(self.policy, time, self.num_updates, self._patient)
-        self._check_time(time)
-        self._patience = max(last, rows - 1) + self._patient
+        if end == math.inf:
+            if rows > Record(self.record).last_applied() + self._patience:
+                raise mistakes.never_updates(self.policy, time, self.num_updates, self._patience)
+        elif (end - time) * (rows - before) > MOST * self.num_workers * (time - since):
+            raise mistakes.no_time(self.policy, time, end, rows - before, time - since)
+        self._passed, self._next_check = (time, rows), rows - 1 + self._patience
 
     def _start(self, start: Sequence[Start], time: float, depth: int = 0) -> list[Order]:
         """Starts tasks until each worker has `depth` of them; 0: as many as fill its pipeline."""
@@ -612,7 +605,8 @@ class Server:
                 try:
                     _, _ = told
                 except (TypeError, ValueError):
-                    raise mistakes.nothing_told(self.policy, told) from None
+                    expected = "a pair (copy_clock, weight)"
+                    raise mistakes.no_answer(self.policy, "on_pull", told, expected) from None
             order = new(Order, (worker, clock, size, version, True, time, next(serial), told))
             flights[worker] = (*flight, order) if flight else (order,)
             orders.append(order)

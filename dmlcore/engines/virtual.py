@@ -17,7 +17,7 @@ from dmlcore.collecting import paused
 from dmlcore.engines.crossing import Crossing, handle_push_joins
 from dmlcore.engines.failures import Failures, handle_incident
 from dmlcore.engines.server import NOTHING, Answer, Order, Server
-from dmlcore.engines.service import FairService
+from dmlcore.engines.service import FairService, SharedLink
 from dmlcore.engines.spec import RunSpec
 from dmlcore.trace import Trace
 from dmlcore.types import Watch
@@ -30,6 +30,7 @@ PushEvent = tuple[float, int, Callable[[Any, Any], bool], Order, float, float, f
 Computing = tuple[int, Order, float, float, float]
 
 inf = math.inf
+IDLE = SharedLink(0.0)  # in place of each link that is not shared
 MANY_CANCELLED = 1000  # cancelled pushes are removed when they exceed this number and the number of workers
 
 
@@ -47,7 +48,7 @@ class VirtualClock:
     # Slots are faster to look up than a dictionary, which matters at every event.
     __slots__ = (
         "at_hand", "computing", "crossing", "draws", "end", "event", "failures", "handle_arrival", "heap",
-        "limit", "may_look", "now", "num_cancelled", "pace", "pipelined", "plain", "read",
+        "limit", "links", "may_look", "now", "num_cancelled", "pace", "pipelined", "plain", "read",
         "restarts", "sending", "serial", "server", "service", "spec", "take", "timed", "timers",
         "updates_take", "watch",
     )  # fmt: skip
@@ -77,7 +78,10 @@ class VirtualClock:
         # Whether a push is sent as soon as it is computed, and arrives immediately.
         self.plain = not (self.failures or self.pace or self.pipelined or self.draws.pushes_take)
         # The server's links with equal sharing, where each transfer is an event.
-        self.crossing = Crossing(self, self.service) if isinstance(self.service, FairService) else None
+        self.crossing, self.links = None, (IDLE, IDLE)
+        if isinstance(self.service, FairService):
+            self.crossing, self.links = Crossing(self, self.service), (self.service.into, self.service.out)
+            self.limit = -inf
         answers = None
         self.handle_arrival: Callable[[Any, Any], bool] = VirtualClock.handle_push
         if self.service is not None:
@@ -96,15 +100,11 @@ class VirtualClock:
         over = self.carry_out(self.server.begin(), 0.0)
         if self.timers:
             over = self.carry_out(self.server.wake(0.0), 0.0)
-        if self.crossing is not None:
-            self.crossing.run()
-            over = True
         while not over:
+            if heap[0][0] >= self.limit and self.handle_timed():
+                break
             self.event = event = heap[0]
-            if event[0] < self.limit or not self.is_late(event[0]):
-                over = event[2](self, event)
-            else:
-                over = self.handle_timed()
+            over = event[2](self, event)
             if heap[0] is self.event:
                 heappop(heap)
         more = {} if self.failures is None else self.failures.metadata()
@@ -117,32 +117,48 @@ class VirtualClock:
 
     def set_limit(self) -> None:
         """Sets the limit to the next event that is not an arrival, or to the end of the run."""
-        self.limit = min(self.timed[0][0] if self.timed else inf, self.timer(), self.end)
-
-    def is_late(self, time: float) -> bool:
-        """Returns whether another event, or the end of the run, comes before an arrival handled at `time`."""
-        if self.timed and self.timed[0][0] <= time:
-            return True
-        return time > self.end or self.timer() < time
+        if self.crossing is None:
+            self.limit = min(self.timed[0][0] if self.timed else inf, self.timer(), self.end)
 
     def handle_timed(self) -> bool:
-        """Handles the events before the next arrival, or ends the run; returns whether it is over."""
+        """Handles the events before the next arrival, or ends the run; returns whether it is over.
+
+        Where links are shared, it handles arrivals, too, since other events come before most of them.
+        """
         self.event = None  # the arrival stays on the heap
-        timed, end, over = self.timed, self.end, False
+        heap, timed, end, timers, over = self.heap, self.timed, self.end, self.timers, False
+        crossing, (into, out) = self.crossing, self.links
         while not over:
-            arrival, read = self.heap[0], self.read
-            taken = read[1] if read is not None and read[0] is arrival else arrival[0]
-            first, timer = timed[0][0] if timed else inf, self.timer()
-            if (first > taken or first == inf) and timer >= taken:  # no event comes before the arrival
-                over = taken > end
-                break
-            if first > end and timer > end:
-                return True
-            if timer < first:
+            arrival, read = heap[0], self.read
+            taken = arrival[0] if read is None or read[0] is not arrival else read[1]
+            first, timer = timed[0][0] if timed else inf, self.timer() if timers else inf
+            crossed = into.due if into.due <= out.due else out.due
+            if timer < taken and timer < first and timer < crossed:
+                if timer > end:
+                    return True
                 over = self.carry_out(self.server.wake(timer), timer)
-            else:
+            elif crossed < first and crossed <= taken and crossing is not None:
+                if crossed > end:
+                    return True
+                if crossed == into.due:
+                    crossing.push_is_through(crossed, *into.leave())
+                else:
+                    crossing.copy_is_through(crossed, *out.leave())
+            elif first <= taken and first < inf:
+                if first > end:
+                    return True
                 event = heappop(timed)
                 over = event[2](self, event)
+            elif taken > end:
+                return True
+            elif crossing is None:  # no event comes before the arrival
+                break
+            else:
+                self.event = arrival
+                over = arrival[2](self, arrival)
+                if heap[0] is self.event:
+                    heappop(heap)
+                self.event = None
         self.set_limit()
         return over
 
@@ -288,7 +304,7 @@ class VirtualClock:
             self.set_limit()
         life = 0 if self.failures is None else self.failures.life
         if self.watch is not None and server.looks:
-            log = () if self.failures is None else self.failures.log
+            log = () if self.failures is None else self.failures.absences.log
             server.observe(*self.watch(server.progress(now)._replace(life=life, incidents=log)))
         if self.failures is not None and self.failures.restarts:
             self.failures.look(answer)
@@ -319,23 +335,16 @@ class VirtualClock:
 
     def handle_served(self, event: PushEvent) -> bool:
         """Handles the arrival of a push at a server that takes time: the push waits and is then read."""
-        arrived, order = event[0], event[3]
+        order, read = event[3], self.read
         if self.sending[order[0]] is not event:
-            return self.miss(order, arrived)
-        now, waited = self.take(order[0], order[1], arrived)
-        if now >= self.limit and self.is_late(now):
-            return self.read_late(event, now, waited)
-        return self.is_read(event, now, waited)
-
-    def read_late(self, event: PushEvent, now: float, waited: float) -> bool:
-        """Handles a push that is read so late that other events come first, which may cancel it."""
-        self.read = event, now, waited
-        over = self.handle_timed()
-        if over or self.sending[event[3].worker] is not event:
-            return over
-        self.event = event
-        _, now, waited = self.read
-        return self.is_read(event, now, waited)
+            return self.miss(order, event[0])
+        if read is None or read[0] is not event:
+            now, waited = self.take(order[0], order[1], event[0])
+            read = event, now, event[8] + waited
+            if now >= self.limit:  # other events may come first, and may cancel it: it stays on the heap
+                self.read, self.event, self.limit = read, None, -inf
+                return False
+        return self.is_read(*read)
 
     def is_read(self, event: PushEvent, now: float, waited: float) -> bool:
         """Handles a push that the server has read; `waited`: its wait in the server's queues, seconds."""
