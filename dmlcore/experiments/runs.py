@@ -1,5 +1,7 @@
 """Runs: an engine makes a timeline, and replay trains along it."""
 
+from __future__ import annotations
+
 import contextlib
 import dataclasses
 import functools
@@ -9,7 +11,7 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 from weakref import WeakKeyDictionary
 
 import jax
@@ -44,6 +46,27 @@ from dmlcore.training.turns import check_additive, void_tasks
 from dmlcore.types import Aggregate, Load, LocalSteps, Method, Policy, Transport
 
 _Trained = tuple[Evaluations, Any, Any]  # evaluations, the final parameters and state of the optimizer
+
+
+class Looks(NamedTuple):
+    """When a run is evaluated, and when that ends it.
+
+    Args:
+        until: metric -> target; {}: the run goes to its end.
+        every: updates between evaluations. None: a fiftieth of the run.
+        params: state of the optimizer, parameters -> what is evaluated. None: the parameters.
+    """
+
+    until: Mapping[str, float]
+    every: int | None
+    params: EvalParams | None
+
+    @classmethod
+    def checked(cls, problem: Problem, until: Any, eval_every: Any, eval_params: Any) -> Looks:
+        """Returns the looks for arguments of `train`, without a check of `eval_params`."""
+        if eval_every is not None:
+            checks.integer("eval_every", eval_every, low=1)
+        return cls(check_until(until, problem), eval_every, eval_params)
 
 
 @dataclass(frozen=True, eq=False)
@@ -173,14 +196,18 @@ def train(
     check_once(problem)
     if isinstance(policy, Method):
         optimizer = policy.optimizer or optimizer
-    check_optimizer(optimizer, problem)
+    check_optimizer(optimizer, problem, eval_params)
+    looks = Looks.checked(problem, until, eval_every, eval_params)
     stop = {"updates": updates, "seconds": seconds, "samples": samples}
     how = {"batch_size": batch_size, "load": load, "transport": transport, "compensation": compensation}
-    spec = run_spec(problem, policy, cluster, **stop, **how, local=local, aggregate=aggregate, seed=seed)
-    return run(problem, spec, optimizer, resolve(engine), until, eval_every, checkpoint, eval_params)
+    how |= {"local": local, "aggregate": aggregate, "seed": seed, "eval_params": eval_params}
+    spec = run_spec(problem, policy, cluster, **stop, **how)
+    return run(problem, spec, optimizer, resolve(engine), looks, checkpoint)
 
 
-def run_spec(problem: Problem, method: Policy | Method, cluster: Cluster, **options: Any) -> RunSpec:
+def run_spec(
+    problem: Problem, method: Policy | Method, cluster: Cluster, eval_params: Any = None, **options: Any
+) -> RunSpec:
     """Returns the specification of a run for arguments of `train`, with the sizes of the parameters."""
     sizes: dict[str, Any] = {"parameter_bytes": problem.parameter_bytes, "tensor_sizes": problem.tensor_sizes}
     spec = RunSpec.checked(method, cluster, **options, **sizes)
@@ -194,6 +221,7 @@ def run_spec(problem: Problem, method: Policy | Method, cluster: Cluster, **opti
     if problem.coupled and spec.local is not None and sized:
         expected = f"None (losses of {problem.name} are coupled, and tasks may end in a smaller batch)"
         checks.fail("local", spec.local, expected)
+    check_one_state(eval_params, spec.local)
     if spec.transport.own_steps and spec.faults.forget:
         expected = "one without own_steps (a worker that was away, or a new server, begins a pipeline anew)"
         checks.reject("transport", spec.transport.name, expected)
@@ -209,43 +237,33 @@ def run(
     spec: RunSpec,
     optimizer: optax.GradientTransformation,
     engine: Engine,
-    until: Mapping[str, float] | None = None,
-    eval_every: int | None = None,
+    looks: Looks,
     checkpoint: str | os.PathLike[str] | None = None,
-    eval_params: EvalParams | None = None,
 ) -> Run:
     """Trains a problem as `train` does, for a given specification of the run."""
-    check_until(until, problem)
-    check_eval_params(eval_params, optimizer, problem)
-    check_one_state(eval_params, spec.local)
     folder = None if checkpoint is None else checks.folder("checkpoint", checkpoint)
     problem = spec.steps_of(problem)
-    if eval_every is not None:
-        checks.integer("eval_every", eval_every, low=1)
+    params = None
     if engine.record is None:
         trace = timeline(problem, spec, optimizer, engine)
-        driver = driver_with(engine.driver or Replay, spec.aggregate, eval_params)
-        trained = _trained([trace], problem, [optimizer], until, eval_every, driver, folder)
-        return _runs([trace], problem, trained)[0]
-    if spec.transport.own_steps:
-        checks.reject(
-            "transport",
-            spec.transport.name,
-            f"one without own_steps (on the real clock of {engine.name} workers do not know the optimizer's "
-            "state at the time of an update)",
-        )
-    memory = memory_of(spec.transport, spec.local)
-    if checkpoint is not None and memory is not None:
-        name, given, expected = memory
-        checks.reject(name, given, f"{expected} (with checkpoint= on a real clock)")
-    recorded = engine.record(Job(spec, problem, optimizer, engine.time_scale, folder))
-    if not (isinstance(recorded, tuple) and len(recorded) == 2 and isinstance(recorded[0], Trace)):
-        checks.fail(f"engine {engine.name}, record", recorded, "a pair of a Trace and the parameters")
-    trace, params = recorded
-    _warn_of_no_update(trace)
-    options: Any = {"local": spec.local, "aggregate": spec.aggregate, "eval_params": eval_params}
-    ran = replay(trace, problem, optimizer, until=until, eval_every=eval_every, **options)
-    cut = len(ran.trace.updates) < len(trace.updates)
+    else:
+        if spec.transport.own_steps:
+            expected = f"one without own_steps (on the real clock of {engine.name} workers do not know the "
+            expected += "optimizer's state at the time of an update)"
+            checks.reject("transport", spec.transport.name, expected)
+        memory = memory_of(spec.transport, spec.local)
+        if folder is not None and memory is not None:
+            name, given, expected = memory
+            checks.reject(name, given, f"{expected} (with checkpoint= on a real clock)")
+        recorded = engine.record(Job(spec, problem, optimizer, engine.time_scale, folder))
+        if not (isinstance(recorded, tuple) and len(recorded) == 2 and isinstance(recorded[0], Trace)):
+            checks.fail(f"engine {engine.name}, record", recorded, "a pair of a Trace and the parameters")
+        (trace, params), folder = recorded, None
+        _warn_of_no_update(trace)
+    driver = driver_with(engine.driver or Replay, spec.aggregate, looks.params)
+    trained = _trained([trace], problem, [optimizer], looks, driver, folder)
+    (ran,) = _runs([trace], problem, trained)
+    cut = params is None or len(ran.trace.updates) < len(trace.updates)
     return ran if cut else dataclasses.replace(ran, params=contribution_of(problem).model(params))
 
 
@@ -396,6 +414,7 @@ def replay_lanes(
     if isinstance(optimizers, optax.GradientTransformation):  # a tuple itself
         checks.fail("optimizers", "one optimizer", "a sequence of one optax optimizer per lane")
     check_once(problem)
+    looks = Looks.checked(problem, until, eval_every, eval_params)
     if aggregate is not None:
         rule = resolve_aggregate(aggregate)
         own = {id(trace): _aggregated(trace, rule) for trace in traces}  # lanes still share traces
@@ -414,7 +433,7 @@ def replay_lanes(
         problem = problem.with_steps(local, int(told["step_size"]), told.get("pipelined", False))
     for optimizer in optimizers:
         check_optimizer(optimizer, problem, eval_params)
-    return _runs(traces, problem, _trained(traces, problem, optimizers, until, eval_every, driver))
+    return _runs(traces, problem, _trained(traces, problem, optimizers, looks, driver))
 
 
 def _aggregated(trace: Trace, aggregate: Aggregate) -> Trace:
@@ -445,18 +464,17 @@ def histories(
     traces: Sequence[Trace],
     problem: Problem,
     optimizers: Sequence[optax.GradientTransformation],
-    until: Mapping[str, float] | None,
-    eval_every: int | None,
+    looks: Looks,
     driver: Callable[..., Any],
-    resolve: bool = False,
+    resolve: bool,
 ) -> list[pd.DataFrame]:
     """Returns the histories of the runs of `replay_lanes`; it is cheaper because it cuts no trace.
 
     With `resolve` a history ends with the first of all updates that reaches a target, see `reaching`.
     """
-    found = [seen for seen, *_ in _trained(traces, problem, optimizers, until, eval_every, driver)]
-    if resolve and until:
-        runs = zip(traces, optimizers, found, strict=True)
+    found = [seen for seen, *_ in _trained(traces, problem, optimizers, looks, driver)]
+    if resolve:
+        runs, until = zip(traces, optimizers, found, strict=True), looks.until
         found = [_resolved(trace, problem, optimizer, until, driver, seen) for trace, optimizer, seen in runs]
     return [history(trace, seen) for trace, seen in zip(traces, found, strict=True)]
 
@@ -496,13 +514,11 @@ def _trained(
     traces: Sequence[Trace],
     problem: Problem,
     optimizers: Sequence[optax.GradientTransformation],
-    until: Mapping[str, float] | None,
-    eval_every: int | None,
-    make_driver: Callable[..., Any] = Replay,
+    looks: Looks,
+    make_driver: Callable[..., Any],
     checkpoint: Path | None = None,
 ) -> list[_Trained]:
     """Returns evaluations and final parameters of each lane."""
-    check_once(problem)
     if not traces:
         checks.reject("traces", "none", "at least one trace")
     if len(optimizers) != len(traces):
@@ -524,11 +540,8 @@ def _trained(
             "tasks are computed on the data given here",
             stacklevel=4,
         )
-    until = check_until(until, problem)
-    lengths = [len(trace.updates) for trace in traces]
-    if eval_every is not None:
-        eval_every = checks.integer("eval_every", eval_every, low=1)
-    between = [eval_every or max(1, -(-length // 50)) for length in lengths]
+    until, lengths = looks.until, [len(trace.updates) for trace in traces]
+    between = [looks.every or max(1, -(-length // 50)) for length in lengths]
 
     driver = make_driver(traces, problem, optimizers)
     marks = [sorted({*range(0, end, every), end}) for end, every in zip(lengths, between, strict=True)]
@@ -538,7 +551,7 @@ def _trained(
         if checkpoint is not None:
             about = {
                 "eval_every": between[0],
-                "until": dict(until),
+                "until": until,
                 **of_training(problem, optimizers[0]),
                 "timeline_sha256": of_timeline(traces[0]),
                 "rest": driver.fingerprint(),
