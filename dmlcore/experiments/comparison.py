@@ -8,7 +8,7 @@ import itertools
 import os
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor, as_completed
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from typing import Any, NamedTuple
 
 import jax
@@ -23,18 +23,15 @@ from dmlcore.engines.engine import resolve as resolve_engine
 from dmlcore.engines.job import described
 from dmlcore.engines.on_ray.connection import spread
 from dmlcore.engines.spec import RunSpec
-from dmlcore.experiments.journal import Journal, folder_for
-from dmlcore.experiments.runs import (
+from dmlcore.experiments.histories import (
     Looks,
     check_optimizer,
     driver_with,
     histories,
     resolved_history,
-    run,
-    run_spec,
-    timeline,
-    train,
 )
+from dmlcore.experiments.journal import Journal, folder_for
+from dmlcore.experiments.runs import run, run_spec, timeline, train
 from dmlcore.problems.problem import Problem
 from dmlcore.provenance import versions
 from dmlcore.trace import Trace
@@ -366,9 +363,11 @@ def _histories(work: Work, items: Sequence[Item], at_once: int = 1) -> list[list
         if not timeline_first:  # it may depend on the optimizer
             ((spec, own),) = some
             ran = run(problem, spec, own, engine, looks)
-            if work.resolve:
-                return [resolved_history(ran, problem, own, looks.until, replays)]
-            return [ran.history]
+            if not work.resolve:
+                return [ran.history]
+            rows = ran.history[["update", *problem.metrics]].to_dict("records")
+            seen: Any = [(int(row.pop("update")), row) for row in rows]
+            return [resolved_history(ran.trace, problem, own, looks.until, replays, seen)]
         for spec in specs:
             if id(spec) not in traces:
                 traces[id(spec)] = timeline(work.problem, spec, None, engine)
@@ -400,19 +399,13 @@ def _in_threads(
 
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         numbers = {pool.submit(task, item): number for number, item in enumerate(items)}
-        told = set()
-
-        def tell(future: Future[Any]) -> None:
-            if future not in told:
-                told.add(future)
-                finished(numbers[future], future.result())
-
+        untold = dict(numbers)
         try:
             for future in as_completed(numbers):
-                tell(future)
+                finished(untold.pop(future), future.result())
         except BaseException:
             pool.shutdown(cancel_futures=True)
-            for future in numbers:
+            for future, number in untold.items():
                 if not future.cancelled() and future.exception() is None:
-                    tell(future)
+                    finished(number, future.result())
             raise

@@ -22,7 +22,8 @@ from dmlcore.engines import simulate
 from dmlcore.engines.job import described
 from dmlcore.engines.spec import RunSpec
 from dmlcore.experiments.comparison import check_factory, compare
-from dmlcore.experiments.runs import check_eval_params, check_until, run_spec, train
+from dmlcore.experiments.histories import check_eval_params, check_until
+from dmlcore.experiments.runs import run_spec, train
 from dmlcore.methods.policies import bsp
 from dmlcore.problems.problem import Problem
 from dmlcore.trace import Trace
