@@ -110,7 +110,8 @@ def test_studies_and_recommendations():
         *given[:2], found.best, None, updates=400, until={"loss": 30.0}, eval_params=polyak, eval_every=1
     )
     assert run.history["loss"].iloc[-1] <= 30.0
-    advice = dml.recommend(*given, methods=["ASP", "BSP"], budget=1, progress=False, **options)
+    few = {"methods": ["ASP", "BSP"], "trials": 3, "budget": 1e6, "progress": False}
+    advice = dml.recommend(*given, **few, **options)
     assert [each.goal.eval_params for each in advice.answers.values()] == [polyak]
 
 

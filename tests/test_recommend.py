@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 import dmlcore as dml
 from dmlcore.experiments import comparison
-from dmlcore.experiments.recommendation import axes, clusters, library, reasons
+from dmlcore.experiments.recommendation import clusters, library, reasons
 from dmlcore.experiments.study import goal as asking
 from dmlcore.experiments.study import search
 from dmlcore.experiments.study.goal import Goal
@@ -225,12 +225,14 @@ class TestAxes:
     @given(st.floats(0.01, 50), st.sampled_from([0.0, 0.003]), st.sampled_from([math.inf, 1e6]))
     def test_links_are_scaled_to_the_ratio(self, ratio, latency, bandwidth):
         aim = self.aim(dml.Cluster.from_speeds([1000, 300], latency=latency, bandwidth=bandwidth))
-        assert axes.along(aim, {"c": ratio}).regime(aim.problem).communication_ratio == pytest.approx(ratio)
+        assert clusters.along(aim, {"c": ratio}).regime(aim.problem).communication_ratio == pytest.approx(
+            ratio
+        )
 
     @given(st.floats(0.05, 3.5), st.integers(4, 9))
     def test_workers_and_the_servers_load(self, load, workers):
         aim = self.aim(dml.Cluster.from_speeds([1000, 300], latency=0.01))
-        cluster = axes.along(aim, {"rho": load, "workers": workers})
+        cluster = clusters.along(aim, {"rho": load, "workers": workers})
         assert cluster.num_workers == workers
         assert cluster.regime(aim.problem).server_load == pytest.approx(load)
 
@@ -238,7 +240,7 @@ class TestAxes:
     def test_no_axis_undoes_another(self, ratio, load, slowdown, workers, link):
         cluster = dml.Cluster.from_speeds([1000, 300], latency=0.01)
         aim = self.aim(cluster.with_server(bandwidth=1e8, shards=2) if link else cluster)
-        changed = axes.along(aim, {"rho": load, "c": ratio, "workers": workers, "slowdown": slowdown})
+        changed = clusters.along(aim, {"rho": load, "c": ratio, "workers": workers, "slowdown": slowdown})
         assert changed.regime(aim.problem) == pytest.approx((ratio, load))
         assert changed.num_workers == workers
         assert [each.slowdown for each in changed.stragglers] == [slowdown] * (slowdown > 1)
@@ -246,16 +248,16 @@ class TestAxes:
 
     def test_slow_episodes(self):
         aim = self.aim(dml.presets.unstable(4))
-        assert axes.along(aim, {"slowdown": 1}).stragglers == ()
-        assert axes.along(aim, {"slowdown": 3}).stragglers[0].slowdown == 3
-        assert axes.along(aim, {"c": 0}).latency_seconds == (0.0,) * 4
+        assert clusters.along(aim, {"slowdown": 1}).stragglers == ()
+        assert clusters.along(aim, {"slowdown": 3}).stragglers[0].slowdown == 3
+        assert clusters.along(aim, {"c": 0}).latency_seconds == (0.0,) * 4
 
     def test_a_ratio_below_that_of_the_servers_link_is_refused(self):
         aim = self.aim(dml.Cluster.uniform(4).with_server(bandwidth=1e6))
         with pytest.raises(
             ValueError, match=r"c: expected a number >= [\d.]+ .from the server's link.*, got 0.001"
         ):
-            axes.along(aim, {"c": 0.001})
+            clusters.along(aim, {"c": 0.001})
 
 
 class TestAnswer:
@@ -338,7 +340,8 @@ class TestAnswer:
         longer, samples, rate = map(float, re.search(pattern, found.why).groups())
         medians = found.table["seconds"]
         assert longer == pytest.approx(found.versus("BSP", "ASP").median, abs=0.01)
-        assert samples == pytest.approx(found.answer.ratios("samples", "ASP")["BSP"], abs=0.01)
+        cost = found.answer.measured["samples"].unstack("seed")
+        assert samples == pytest.approx(reasons.ratios(cost, "BSP", "ASP").median(), abs=0.01)
         traces = [dml.simulate(each, SLOW, seconds=20, batch_size=8) for each in (dml.bsp(), dml.asp())]
         one, other = (trace.tasks["batch_size"].sum() for trace in traces)
         assert rate == pytest.approx(one / other, rel=0.1)  # counted apart from the times to the target
@@ -545,14 +548,14 @@ class TestWhatIf:
         assert frame[["workers", "c"]].values.tolist() == [[2, 0.5], [4, 0.5]]
         for row in frame.to_dict("records"):
             aim = Goal(PROBLEM, SLOW, "loss", 30.0, 8)
-            cell = found.with_cluster(axes.along(aim, {"workers": row["workers"], "c": row["c"]}))
+            cell = found.with_cluster(clusters.along(aim, {"workers": row["workers"], "c": row["c"]}))
             assert row["method"] == cell.table.index[0]
             assert row["uncertain"] == bool(reasons.alike_of(cell.table)) == bool(row["others"])
 
     @pytest.mark.full  # test_what_was_said_and_asked_stays tunes a cell anew
     def test_a_map_can_be_tuned_anew(self, found):
         frame = found.over(slowdown=[1], budget=1e6)
-        again = asked(cluster=axes.along(Goal(PROBLEM, SLOW, "loss", 30.0, 8), {"slowdown": 1}))
+        again = asked(cluster=clusters.along(Goal(PROBLEM, SLOW, "loss", 30.0, 8), {"slowdown": 1}))
         assert frame["seconds"].tolist() == [again.table["seconds"].iloc[0]]
 
     @pytest.mark.parametrize(

@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 from killing import kill_after
 
 import dmlcore as dml
-from dmlcore.experiments import comparison, reaching
+from dmlcore.experiments import comparison, histories
 from dmlcore.experiments.study import goal as asking
 from dmlcore.experiments.study import judging, search, spending
 from dmlcore.experiments.study.goal import Goal, Outcome
@@ -93,7 +93,7 @@ class TestReached:
 
         first = int(np.flatnonzero(curve <= 1.0)[0])
         coarse = looks([*range(0, 1000, every), 999])
-        found = reaching.resolved(coarse, {"loss": 1.0}, looks)
+        found = histories.resolved(coarse, {"loss": 1.0}, looks)
         updates = [update for update, _ in found]
         assert updates == sorted({*updates})
         assert found[-1][0] <= coarse[-1][0]
@@ -110,13 +110,13 @@ class TestReached:
             hits = [n for n, update in enumerate(updates) if curve[update] <= 1.0]
             return [(u, {"loss": curve[u]}) for u in updates[: hits[0] + 1 if hits else None]]
 
-        found = reaching.resolved(looks([*range(0, 30_000, every), 29_999]), {"loss": 1.0}, looks)
+        found = histories.resolved(looks([*range(0, 30_000, every), 29_999]), {"loss": 1.0}, looks)
         assert found[-1][0] == pytest.approx(int(np.flatnonzero(curve <= 1.0)[0]), rel=0.01)
 
     def test_a_target_that_is_far_costs_nothing(self):
         calls = []
         coarse = [(10 * i, {"loss": 9.0 - 0.01 * i}) for i in range(20)]
-        assert reaching.resolved(coarse, {"loss": 1.0}, calls.append) == coarse
+        assert histories.resolved(coarse, {"loss": 1.0}, calls.append) == coarse
         assert not calls
 
     def test_an_accuracy_is_reached_from_below(self):
@@ -126,7 +126,7 @@ class TestReached:
             first = next((n for n, u in enumerate(updates) if curve[u] >= 0.555), len(updates))
             return [(u, {"accuracy": curve[u]}) for u in updates[: first + 1]]
 
-        found = reaching.resolved(looks(range(0, 101, 20)), {"accuracy": 0.555}, looks)
+        found = histories.resolved(looks(range(0, 101, 20)), {"accuracy": 0.555}, looks)
         assert found[-1][0] == 56
 
     def test_without_a_target_there_is_nothing_to_resolve(self):
@@ -442,7 +442,7 @@ class TestJudging:
                 assert ran in LOOKS
                 assert row.notna().cummin().eq(row.notna()).all(), "the first so many seeds, without holes"
                 if name != best and ran < seconds.loc[best].notna().sum():
-                    assert judging.ratio(seconds, name, best).outcome in ("slower", "level") or ran < 128
+                    assert told[name].outcome in ("slower", "level") or ran < 128
             if any(each.outcome == "undecided" for name, each in told.items() if name != best):
                 assert seconds.loc[best].notna().sum() == 128
 
@@ -459,7 +459,7 @@ class TestJudging:
     def test_a_method_against_itself_is_level(self):
         times = self.draws(1, 1)
         seconds, calls = self.judged({"one": times["m0"], "same": times["m0"]})
-        assert judging.ratio(seconds, "same", "one") == (1.0, 1.0, 1.0, 8, "level", 0)
+        assert dml.metrics.decide(judging.ratios(seconds, "same", "one")) == (1.0, 1.0, 1.0, 8, "level", 0)
         assert len(calls) == 1
 
     def test_seeds_on_which_neither_arrives_are_no_pair(self):
@@ -468,7 +468,7 @@ class TestJudging:
             row[:3] = math.inf
         times["m1"][3] = math.inf
         seconds, _ = self.judged(times)
-        found = judging.ratio(seconds, "m1", "m0")
+        found = dml.metrics.decide(judging.ratios(seconds, "m1", "m0"))
         assert (found.seeds, found.unpaired, found.outcome) == (13, 3, "slower")
 
     def test_the_faster_by_pairs_is_the_best_whatever_the_medians_are(self):

@@ -15,7 +15,7 @@ from scipy import stats
 
 import dmlcore as dml
 from dmlcore.experiments import comparison
-from dmlcore.experiments.runs import histories
+from dmlcore.experiments.histories import histories
 from dmlcore.methods.policies import ALL_POLICIES
 from dmlcore.trace import Trace
 from dmlcore.training.loop import compilations

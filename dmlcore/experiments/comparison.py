@@ -8,7 +8,7 @@ import itertools
 import os
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor, as_completed
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from typing import Any, NamedTuple
 
 import jax
@@ -16,26 +16,22 @@ import optax
 import pandas as pd
 
 from dmlcore import checks
-from dmlcore.checks import check_kind, check_seed, several
+from dmlcore.checks import check_kind, check_optax, check_seed, several
 from dmlcore.cluster import Cluster
 from dmlcore.engines.engine import Engine
 from dmlcore.engines.engine import resolve as resolve_engine
 from dmlcore.engines.job import described
 from dmlcore.engines.on_ray.connection import spread
 from dmlcore.engines.spec import RunSpec
-from dmlcore.experiments.journal import Journal, folder_for
-from dmlcore.experiments.runs import (
-    check_one_state,
+from dmlcore.experiments.histories import (
+    Looks,
     check_optimizer,
-    check_until,
     driver_with,
     histories,
     resolved_history,
-    run,
-    run_spec,
-    timeline,
-    train,
 )
+from dmlcore.experiments.journal import Journal, folder_for
+from dmlcore.experiments.runs import run, run_spec, timeline, train
 from dmlcore.problems.problem import Problem
 from dmlcore.provenance import versions
 from dmlcore.trace import Trace
@@ -57,22 +53,21 @@ LANES_AT_ONCE = 256
 
 
 class Work(NamedTuple):
-    """The arguments that all runs of a comparison share, and how they are run."""
+    """What all runs of a comparison share."""
 
     problem: Problem
-    optimizers: Mapping[float, optax.GradientTransformation]  # by learning rate; key 0: no rates were given
-    engine: Any
-    until: Mapping[str, float] | None
-    eval_every: int | None
-    eval_params: EvalParams | None
+    engine: Engine
+    looks: Looks
     resolve: bool
-    executor: Any
-    save: Any
-    progress: Any
-    journal: Journal | None = None
+    journal: Journal | None
 
 
-Item = tuple[RunSpec, Any]  # a run, and the optimizer of its method or None
+class Rates(dict[float, optax.GradientTransformation]):
+    """The optimizers of a sweep by learning rate, which `compare` takes in place of one optimizer."""
+
+
+Key = tuple[str, int]  # the name of a method, and a seed
+Item = tuple[RunSpec, Sequence[Any]]  # a run, and its optimizer at every learning rate
 
 
 def compare(
@@ -133,10 +128,55 @@ def compare(
     >>> len(runs), list(runs.columns[:5])
     (12, ['method', 'seed', 'update', 'time', 'samples'])
     """
-    looks = until, eval_every, eval_params, resolve
-    engine, made = options.pop("engine", "simulate"), {0.0: optimizer}
-    work = Work(problem, made, engine, *looks, executor, save, progress)
-    return _run_all(compare, methods, work, cluster, seeds, options)
+    check_given(methods, problem, cluster, options)
+    seeds, engine = several("seeds", seeds, check_seed), resolve_engine(options.pop("engine", "simulate"))
+    looks = Looks.checked(problem, until, eval_every, eval_params)
+    if checks.boolean("resolve", resolve) and not until:
+        checks.fail("resolve", resolve, "False (there is no target to resolve)", "until=")
+    checks.one_of("threads", "ray")("executor", executor)
+    if executor == "ray" and engine.record is not None:
+        checks.fail("executor", executor, "'threads' (the engine has a real clock)")
+    rates = optimizer if isinstance(optimizer, Rates) else Rates({0.0: optimizer})
+    items = _items(methods, problem, cluster, rates, seeds, eval_params, options)
+    about = {"engine": str(engine), "until": until, "eval_every": eval_every}
+    about |= {"resolve": True} if resolve else {}
+    folder = folder_for(save)
+    journal = None if folder is None else Journal(folder, about)
+    work = Work(problem, engine, looks, resolve, journal)
+    found: dict[Key, list[pd.DataFrame]] = {}
+    interrupted, asked = False, len(rates) * len(items)
+    with bar(checks.boolean("progress", progress), asked) as advance:
+
+        def finished(key: Key, of_run: list[pd.DataFrame]) -> None:
+            found[key] = of_run
+            advance(len(rates))
+
+        try:
+            _make(work, items, executor, finished)
+        except KeyboardInterrupt:
+            if not found:
+                raise
+            interrupted = True
+    frames = {
+        (name, rate, seed): found[name, seed][place]
+        for name, (place, rate), seed in itertools.product(methods, enumerate(rates), seeds)
+        if (name, seed) in found
+    }
+    if len(frames) < asked:
+        told = f"the frame has the {len(frames)} of {asked} runs that are finished"
+        warnings.warn(f"interrupted: {told}", stacklevel=3 if rates is optimizer else 2)
+    levels = ["method", "learning_rate", "seed"]
+    table = pd.concat(frames, names=levels).reset_index(levels).reset_index(drop=True)
+    table = table if rates is optimizer else table.drop(columns="learning_rate")
+    table.attrs = {
+        "methods": list(methods),
+        "seeds": seeds,
+        "cluster": cluster.describe(),
+        "versions": versions(),
+        "finished": [len(frames), asked],
+        "interrupted": interrupted,
+    }
+    return table
 
 
 def sweep(
@@ -145,15 +185,6 @@ def sweep(
     cluster: Cluster,
     optimizer: Callable[[float], optax.GradientTransformation],
     learning_rates: Iterable[float],
-    *,
-    seeds: Iterable[int] = range(5),
-    until: Mapping[str, float] | None = None,
-    eval_every: int | None = None,
-    eval_params: EvalParams | None = None,
-    resolve: bool = False,
-    executor: str = "threads",
-    save: str | os.PathLike[str] | None = None,
-    progress: bool = False,
     **options: Any,
 ) -> pd.DataFrame:
     """Compares methods at every learning rate of a common grid, so that each method can use its best rate.
@@ -166,9 +197,9 @@ def sweep(
             the same at every rate.
         optimizer: learning rate -> optax optimizer, such as `optax.sgd`.
         learning_rates: the grid.
-        problem, cluster, seeds, until, eval_every, eval_params, resolve, executor, save, progress: as for
-            `compare`.
-        **options: as for `compare`.
+        problem, cluster: as for `compare`.
+        **options: as for `compare`, with `seeds`, `until`, `eval_every`, `eval_params`, `resolve`,
+            `executor`, `save` and `progress`.
 
     Returns:
         A frame like that of `compare`, with the column `learning_rate`.
@@ -183,10 +214,8 @@ def sweep(
     {0.1: 2, 0.2: 2}
     """
     rates = several("learning_rates", learning_rates, checks.positive)
-    made = {rate: check_factory(optimizer, rate) for rate in rates}
-    looks = until, eval_every, eval_params, resolve
-    work = Work(problem, made, options.pop("engine", "simulate"), *looks, executor, save, progress)
-    return _run_all(sweep, methods, work, cluster, seeds, options)
+    made: Any = Rates({rate: check_factory(optimizer, rate) for rate in rates})
+    return compare(methods, problem, cluster, made, **options)
 
 
 def check_factory(optimizer: Any, rate: float = 0.1) -> optax.GradientTransformation:
@@ -197,17 +226,17 @@ def check_factory(optimizer: Any, rate: float = 0.1) -> optax.GradientTransforma
     """
     try:
         made: optax.GradientTransformation = optimizer(rate)
-        check_optimizer(made)
+        check_optax("optimizer", made)
     except (TypeError, ValueError) as error:
         expected = "a function of the learning rate that returns an optax optimizer, such as optax.sgd"
         raise ValueError(checks.message("optimizer", f"{optimizer!r} ({error})", expected)) from error
     return made
 
 
-def check_given(function: Any, methods: Any, problem: Any, seeds: Any, options: dict[str, Any]) -> list[int]:
-    """Checks the arguments that `compare` and `sweep` share, and returns the seeds."""
+def check_given(methods: Any, problem: Any, cluster: Any, options: Mapping[str, Any]) -> None:
+    """Checks problem, cluster, the names of methods and those of options."""
     check_once(problem)
-    seeds = several("seeds", seeds, check_seed)
+    check_kind("cluster", cluster, Cluster)
     if not isinstance(methods, Mapping) or not methods:
         checks.fail("methods", methods, "a mapping of at least one name to a Policy or a Method")
     for name, given in methods.items():
@@ -216,93 +245,43 @@ def check_given(function: Any, methods: Any, problem: Any, seeds: Any, options: 
         policy = given.policy if isinstance(given, Method) else given
         if not isinstance(policy, Policy):
             checks.fail(f"methods[{name!r}]", given, "a Policy or a Method", checks.calling(policy))
-    for name, (expected, hint) in ELSEWHERE.items():
-        if name in options:
-            checks.fail(name, options[name], expected, hint)
-    for name in options:
-        known = [*inspect.getfullargspec(function).kwonlyargs, *OPTIONS]
+    for name, value in options.items():
+        if name in ELSEWHERE:
+            checks.fail(name, value, *ELSEWHERE[name])
+        known = [*inspect.getfullargspec(compare).kwonlyargs, *OPTIONS]
         checks.choice("argument", name, dict.fromkeys(known))
-    return seeds
 
 
-def _run_all(
-    function: Any, methods: Any, work: Work, cluster: Any, seeds: Any, options: dict[str, Any]
-) -> pd.DataFrame:
-    problem, optimizers, engine, until, eval_every, eval_params, resolve, executor, save, progress, _ = work
-    seeds = check_given(function, methods, problem, seeds, options)
-    check_kind("cluster", cluster, Cluster)
-    brought = [isinstance(given, Method) and given.optimizer is not None for given in methods.values()]
-    for optimizer in optimizers.values():
-        if optimizer is not None or not all(brought):
+def _items(
+    methods: Mapping[str, Policy | Method],
+    problem: Problem,
+    cluster: Cluster,
+    rates: Rates,
+    seeds: Sequence[int],
+    eval_params: EvalParams | None,
+    options: Mapping[str, Any],
+) -> dict[Key, Item]:
+    """Checks methods and optimizers, and returns the runs."""
+    each = {name: Method(given) if isinstance(given, Policy) else given for name, given in methods.items()}
+    for optimizer in rates.values():
+        if optimizer is not None or any(method.optimizer is None for method in each.values()):
             check_optimizer(optimizer, problem, eval_params)
-    engine = resolve_engine(engine)
-    check_until(until, problem)
-    if checks.boolean("resolve", resolve) and not until:
-        checks.fail("resolve", resolve, "False (there is no target to resolve)", "until=")
-    checks.one_of("threads", "ray")("executor", executor)
-    if executor == "ray" and engine.record is not None:
-        checks.fail("executor", executor, "'threads' (the engine has a real clock)")
-    each, specs = {}, {}
-    alike: dict[tuple[int, ...], RunSpec] = {}  # of methods that differ in their optimizer only
-    for name, given in methods.items():
-        each[name] = method = Method(given) if isinstance(given, Policy) else given
+    specs: dict[tuple[int, ...], list[RunSpec]] = {}  # of methods that differ in their optimizer only
+    made = {}
+    for name, method in each.items():
         # Messages name the method for its own options, and not for the options of all methods.
         own = {field for field, value in method._asdict().items() if value is not None}
-        shared = {*OPTIONS} - own - {"eval_params"}
-        with checks.within(f"methods[{name!r}]", shared):
+        with checks.within(f"methods[{name!r}]", {*OPTIONS} - own - {"eval_params"}):
             if method.optimizer is not None:
                 check_optimizer(method.optimizer, problem, eval_params)
             parts = tuple(map(id, method._replace(optimizer=None)))
-            specs[name] = alike.get(parts) or run_spec(problem, method, cluster, **options)
-            alike[parts] = specs[name]
-            check_one_state(eval_params, method.local)
+            if parts not in specs:
+                spec = run_spec(problem, method, cluster, eval_params=eval_params, **options)
+                specs[parts] = [dataclasses.replace(spec, seed=seed) for seed in seeds]
+        optimizers = [method.optimizer or each for each in rates.values()]
+        made[name] = [(spec, optimizers) for spec in specs[parts]]
     # Methods in turn, so that runs in parallel threads compile different loops.
-    runs = [(name, seed) for seed in seeds for name in each]
-    seeded = {
-        (id(spec), seed): dataclasses.replace(spec, seed=seed) for spec in specs.values() for seed in seeds
-    }
-    items = [(seeded[id(specs[name]), seed], each[name].optimizer) for name, seed in runs]
-    work = work._replace(engine=engine)
-    folder = folder_for(save)
-    if folder is not None:
-        about = {"engine": str(engine), "until": until, "eval_every": eval_every}
-        about |= {"resolve": True} if resolve else {}
-        work = work._replace(journal=Journal(folder, about))
-    found: dict[tuple[str, int], list[pd.DataFrame]] = {}
-    per_item = len(optimizers)
-    with bar(checks.boolean("progress", progress), per_item * len(items)) as advance:
-
-        def finished(number: int, of_run: list[pd.DataFrame]) -> None:
-            found[runs[number]] = of_run
-            advance(per_item)
-
-        interrupted = False
-        try:
-            _make(work, items, len(each), finished)
-        except KeyboardInterrupt:
-            if not found:
-                raise
-            interrupted = True
-    frames = {
-        (name, rate, seed): found[name, seed][place]
-        for name, (place, rate), seed in itertools.product(each, enumerate(optimizers), seeds)
-        if (name, seed) in found
-    }
-    if len(found) < len(runs):
-        finished_runs = f"the frame has the {len(frames)} of {per_item * len(runs)} runs that are finished"
-        warnings.warn(f"interrupted: {finished_runs}", stacklevel=3)
-    levels = ["method", "learning_rate", "seed"]
-    table = pd.concat(frames, names=levels).reset_index(levels).reset_index(drop=True)
-    table = table.drop(columns="learning_rate") if 0.0 in optimizers else table
-    table.attrs = {
-        "methods": list(each),
-        "seeds": seeds,
-        "cluster": cluster.describe(),
-        "versions": versions(),
-        "finished": [len(frames), per_item * len(runs)],
-        "interrupted": interrupted,
-    }
-    return table
+    return {(name, seed): made[name][place] for place, seed in enumerate(seeds) for name in made}
 
 
 @contextlib.contextmanager
@@ -323,101 +302,85 @@ def bar(shown: bool, total: int | None, counted: str = "runs") -> Iterator[Calla
 
 
 def _make(
-    work: Work, items: Sequence[Item], num_methods: int, finished: Callable[[int, list[pd.DataFrame]], None]
+    work: Work,
+    items: Mapping[Key, Item],
+    executor: str,
+    finished: Callable[[Key, list[pd.DataFrame]], None],
 ) -> None:
-    """Makes the runs and calls `finished` after each, with the run's number and its histories."""
-    ray, alone = work.executor == "ray", work.engine.record is not None or work.engine.driver is not None
+    """Makes the runs and calls `finished` after each, with its histories at every learning rate."""
+    ray, alone = executor == "ray", work.engine.record is not None or work.engine.driver is not None
     lanes = not ray and not alone and jax.default_backend() != "cpu"
-    groups = [[number] for number in range(len(items))]
+    batches = [[key] for key in items]
     if lanes:
-        seeds, every = max(1, LANES_AT_ONCE // len(work.optimizers)), range(len(items))
-        of_methods = [every[first::num_methods] for first in range(num_methods)]  # runs of one method each
-        groups = [[*own[start : start + seeds]] for own in of_methods for start in range(0, len(own), seeds)]
+        num_rates = len(next(iter(items.values()))[1])
+        seeds, of_methods = max(1, LANES_AT_ONCE // num_rates), _grouped(items, lambda key: key[0])
+        batches = [own[start : start + seeds] for own in of_methods for start in range(0, len(own), seeds)]
     elif not ray and not alone:
-        alike: dict[int, list[int]] = {}  # runs that differ in their optimizer only
-        for number, (spec, _) in enumerate(items):
-            alike.setdefault(id(spec), []).append(number)
-        groups = [*alike.values()] if len(alike) >= (os.cpu_count() or 1) else groups
-    batches = [[items[number] for number in own] for own in groups]
+        alike = _grouped(items, lambda key: id(items[key][0]))  # runs that differ in their optimizer only
+        batches = alike if len(alike) >= (os.cpu_count() or 1) else batches
 
-    def told(place: int, of_group: list[list[pd.DataFrame]]) -> None:
-        for number, of_run in zip(groups[place], of_group, strict=True):
-            finished(number, of_run)
+    def told(place: int, made: list[list[pd.DataFrame]]) -> None:
+        for key, of_run in zip(batches[place], made, strict=True):
+            finished(key, of_run)
 
-    if ray:
-        for place, made in enumerate(spread(_together, work, batches)):
+    each = [[items[key] for key in batch] for batch in batches]
+    function = functools.partial(_histories, work, at_once=LANES_AT_ONCE if lanes else 1)
+    if ray or alone or lanes:  # one after the other: a real clock needs the whole machine
+        for place, made in enumerate(spread(_histories, work, each) if ray else map(function, each)):
             told(place, made)
-    elif alone or lanes:  # one after the other: a real clock needs the whole machine
-        for place, batch in enumerate(batches):
-            told(place, _side_by_side(work, batch) if lanes else _together(work, batch))
     else:
-        _in_threads(functools.partial(_together, work), batches, told)
+        _in_threads(function, each, told)
 
 
-def _together(work: Work, items: Sequence[Item]) -> list[list[pd.DataFrame]]:
-    """Returns the histories of runs that differ in their optimizer only; with one timeline if they can."""
-    (spec, _), problem, engine, until, journal = items[0], work.problem, work.engine, work.until, work.journal
-    replays = driver_with(Replay, spec.aggregate, work.eval_params)
-    problem = spec.steps_of(problem)
-    made_first = _timeline_first(engine, spec)
-    trace: Trace | None = None
-    driver = Repeated(replays)
-
-    def history_of(optimizer: Any) -> pd.DataFrame:
-        nonlocal trace
-        known = {} if journal is None else described(spec, problem, optimizer, work.eval_params)
-        history = None if journal is None else journal.load(known)
-        if history is None:
-            if made_first:
-                trace = trace or timeline(problem, spec, None, engine)
-                given = [trace], problem, [optimizer], until
-                history = histories(*given, work.eval_every, driver, work.resolve)[0]
-            else:
-                looks: Any = {"eval_every": work.eval_every, "eval_params": work.eval_params}
-                ran = run(problem, spec, optimizer, engine, until, **looks)
-                history = ran.history
-                if work.resolve and until:
-                    history = resolved_history(ran, problem, optimizer, until, replays)
-            if journal is not None:
-                journal.save(known, history)
-        return history
-
-    every = work.optimizers.values()
-    return [[history_of(own)] * len(every) if own else [*map(history_of, every)] for _, own in items]
+def _grouped(keys: Iterable[Key], of: Callable[[Key], Any]) -> list[list[Key]]:
+    """Returns groups of keys for which `of` returns the same, in the order of their first keys."""
+    groups: dict[Any, list[Key]] = {}
+    for key in keys:
+        groups.setdefault(of(key), []).append(key)
+    return [*groups.values()]
 
 
-def _timeline_first(engine: Engine, spec: RunSpec) -> bool:
-    """Returns whether the timeline is made without training, so that it does not depend on the optimizer."""
-    return engine.record is None and engine.driver is None and spec.policy.on_observation is None
+def _histories(work: Work, items: Sequence[Item], at_once: int = 1) -> list[list[pd.DataFrame]]:
+    """Returns the histories of runs at every learning rate: those of one method, or of one timeline.
 
-
-def _side_by_side(work: Work, items: Sequence[Item]) -> list[list[pd.DataFrame]]:
-    """Returns the histories of several seeds, as lanes of one `vmap`: one run leaves an accelerator idle."""
-    first, own = items[0]
-    if not _timeline_first(work.engine, first):
-        return [_together(work, [item])[0] for item in items]
+    So many are trained side by side, and then saved, as lanes of one `vmap`: one run leaves an accelerator
+    idle. Runs with the same spec share its timeline if it is made without training.
+    """
+    first, engine, looks, journal = items[0][0], work.engine, work.looks, work.journal
     problem = first.steps_of(work.problem)
-    distinct = [own] if own else [*work.optimizers.values()]
-    lanes = [(spec, optimizer) for spec, _ in items for optimizer in distinct]
-    journal = work.journal
-    known: list[dict[str, Any]] = []
-    found: list[Any] = [None] * len(lanes)
+    lanes = {(id(spec), id(own)): (spec, own) for spec, optimizers in items for own in optimizers}
+    known, found = dict[Any, dict[str, Any]](), dict[Any, pd.DataFrame]()
     if journal is not None:
-        known = [described(spec, problem, optimizer, work.eval_params) for spec, optimizer in lanes]
-        found = [journal.load(each) for each in known]
-    every = [number for number, history in enumerate(found) if history is None]
-    for missing in (every[start : start + LANES_AT_ONCE] for start in range(0, len(every), LANES_AT_ONCE)):
-        specs, optimizers = zip(*(lanes[number] for number in missing), strict=True)
-        traces = {spec.seed: timeline(work.problem, spec, None, work.engine) for spec in specs}
-        driver = driver_with(Replay, first.aggregate, work.eval_params)
-        options = work.until, work.eval_every, driver, work.resolve
-        made = histories([traces[spec.seed] for spec in specs], problem, optimizers, *options)
-        for number, history in zip(missing, made, strict=True):
-            found[number] = history
+        known = {at: described(spec, problem, own, looks.params) for at, (spec, own) in lanes.items()}
+        found = {at: kept for at in known if (kept := journal.load(known[at])) is not None}
+    replays = driver_with(Replay, first.aggregate, looks.params)
+    driver = Repeated(replays) if at_once == 1 else replays
+    traces: dict[int, Trace] = {}
+    timeline_first = engine.record is None and engine.driver is None and first.policy.on_observation is None
+
+    def trained(some: Sequence[tuple[RunSpec, Any]]) -> list[pd.DataFrame]:
+        specs, optimizers = zip(*some, strict=True)
+        if not timeline_first:  # it may depend on the optimizer
+            ((spec, own),) = some
+            ran = run(problem, spec, own, engine, looks)
+            if not work.resolve:
+                return [ran.history]
+            rows = ran.history[["update", *problem.metrics]].to_dict("records")
+            seen: Any = [(int(row.pop("update")), row) for row in rows]
+            return [resolved_history(ran.trace, problem, own, looks.until, replays, seen)]
+        for spec in specs:
+            if id(spec) not in traces:
+                traces[id(spec)] = timeline(work.problem, spec, None, engine)
+        own_traces = [traces[id(spec)] for spec in specs]
+        return histories(own_traces, problem, optimizers, looks, driver, work.resolve)
+
+    lacking, size = [at for at in lanes if at not in found], at_once if timeline_first else 1
+    for some in (lacking[start : start + size] for start in range(0, len(lacking), size)):
+        for at, history in zip(some, trained([lanes[at] for at in some]), strict=True):
+            found[at] = history
             if journal is not None:
-                journal.save(known[number], history)
-    by_seed = [found[i : i + len(distinct)] for i in range(0, len(found), len(distinct))]
-    return [each * len(work.optimizers) for each in by_seed] if own else by_seed
+                journal.save(known[at], history)
+    return [[found[id(spec), id(own)] for own in optimizers] for spec, optimizers in items]
 
 
 def _in_threads(
@@ -436,19 +399,13 @@ def _in_threads(
 
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         numbers = {pool.submit(task, item): number for number, item in enumerate(items)}
-        told = set()
-
-        def tell(future: Future[Any]) -> None:
-            if future not in told:
-                told.add(future)
-                finished(numbers[future], future.result())
-
+        untold = dict(numbers)
         try:
             for future in as_completed(numbers):
-                tell(future)
+                finished(untold.pop(future), future.result())
         except BaseException:
             pool.shutdown(cancel_futures=True)
-            for future in numbers:
+            for future, number in untold.items():
                 if not future.cancelled() and future.exception() is None:
-                    tell(future)
+                    finished(number, future.result())
             raise

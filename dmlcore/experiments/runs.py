@@ -1,40 +1,39 @@
 """Runs: an engine makes a timeline, and replay trains along it."""
 
-import contextlib
+from __future__ import annotations
+
 import dataclasses
 import functools
-import math
 import os
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, cast
-from weakref import WeakKeyDictionary
+from typing import Any
 
-import jax
-import numpy as np
 import optax
 import pandas as pd
 
 from dmlcore import checks, notebook
-from dmlcore.checks import check_kind, check_optax
+from dmlcore.checks import check_kind
 from dmlcore.cluster import Cluster
 from dmlcore.engines.engine import Engine, resolve
 from dmlcore.engines.job import Job
 from dmlcore.engines.spec import RunSpec
-from dmlcore.experiments.reaching import Evaluations, resolved
+from dmlcore.experiments.histories import (
+    Looks,
+    check_one_state,
+    check_optimizer,
+    driver_with,
+    history,
+    trained,
+)
 from dmlcore.methods.aggregate import resolve as resolve_aggregate
 from dmlcore.methods.local import check_controlled
 from dmlcore.problems.problem import Problem
 from dmlcore.trace import Trace
-from dmlcore.trace.accounts import accounts
 from dmlcore.training.aggregation import check_aggregate
-from dmlcore.training.checkpoints import Checkpoints
 from dmlcore.training.coding import coding_by, memory_of
-from dmlcore.training.contribution import factor
-from dmlcore.training.evaluation import reached
-from dmlcore.training.identity import check_once, of_eval_params, of_timeline, of_training, told
+from dmlcore.training.identity import check_once, told
 from dmlcore.training.local_steps import contribution_of
 from dmlcore.training.loop import EvalParams
 from dmlcore.training.optimizer import check_update
@@ -42,8 +41,6 @@ from dmlcore.training.replay import Replay
 from dmlcore.training.segments import TrainingWatch
 from dmlcore.training.turns import check_additive, void_tasks
 from dmlcore.types import Aggregate, Load, LocalSteps, Method, Policy, Transport
-
-_Trained = tuple[Evaluations, Any, Any]  # evaluations, the final parameters and state of the optimizer
 
 
 @dataclass(frozen=True, eq=False)
@@ -173,14 +170,18 @@ def train(
     check_once(problem)
     if isinstance(policy, Method):
         optimizer = policy.optimizer or optimizer
-    check_optimizer(optimizer, problem)
+    check_optimizer(optimizer, problem, eval_params)
+    looks = Looks.checked(problem, until, eval_every, eval_params)
     stop = {"updates": updates, "seconds": seconds, "samples": samples}
     how = {"batch_size": batch_size, "load": load, "transport": transport, "compensation": compensation}
-    spec = run_spec(problem, policy, cluster, **stop, **how, local=local, aggregate=aggregate, seed=seed)
-    return run(problem, spec, optimizer, resolve(engine), until, eval_every, checkpoint, eval_params)
+    how |= {"local": local, "aggregate": aggregate, "seed": seed, "eval_params": eval_params}
+    spec = run_spec(problem, policy, cluster, **stop, **how)
+    return run(problem, spec, optimizer, resolve(engine), looks, checkpoint)
 
 
-def run_spec(problem: Problem, method: Policy | Method, cluster: Cluster, **options: Any) -> RunSpec:
+def run_spec(
+    problem: Problem, method: Policy | Method, cluster: Cluster, eval_params: Any = None, **options: Any
+) -> RunSpec:
     """Returns the specification of a run for arguments of `train`, with the sizes of the parameters."""
     sizes: dict[str, Any] = {"parameter_bytes": problem.parameter_bytes, "tensor_sizes": problem.tensor_sizes}
     spec = RunSpec.checked(method, cluster, **options, **sizes)
@@ -194,6 +195,7 @@ def run_spec(problem: Problem, method: Policy | Method, cluster: Cluster, **opti
     if problem.coupled and spec.local is not None and sized:
         expected = f"None (losses of {problem.name} are coupled, and tasks may end in a smaller batch)"
         checks.fail("local", spec.local, expected)
+    check_one_state(eval_params, spec.local)
     if spec.transport.own_steps and spec.faults.forget:
         expected = "one without own_steps (a worker that was away, or a new server, begins a pipeline anew)"
         checks.reject("transport", spec.transport.name, expected)
@@ -209,43 +211,33 @@ def run(
     spec: RunSpec,
     optimizer: optax.GradientTransformation,
     engine: Engine,
-    until: Mapping[str, float] | None = None,
-    eval_every: int | None = None,
+    looks: Looks,
     checkpoint: str | os.PathLike[str] | None = None,
-    eval_params: EvalParams | None = None,
 ) -> Run:
     """Trains a problem as `train` does, for a given specification of the run."""
-    check_until(until, problem)
-    check_eval_params(eval_params, optimizer, problem)
-    check_one_state(eval_params, spec.local)
     folder = None if checkpoint is None else checks.folder("checkpoint", checkpoint)
     problem = spec.steps_of(problem)
-    if eval_every is not None:
-        checks.integer("eval_every", eval_every, low=1)
+    params = None
     if engine.record is None:
         trace = timeline(problem, spec, optimizer, engine)
-        driver = driver_with(engine.driver or Replay, spec.aggregate, eval_params)
-        trained = _trained([trace], problem, [optimizer], until, eval_every, driver, folder)
-        return _runs([trace], problem, trained)[0]
-    if spec.transport.own_steps:
-        checks.reject(
-            "transport",
-            spec.transport.name,
-            f"one without own_steps (on the real clock of {engine.name} workers do not know the optimizer's "
-            "state at the time of an update)",
-        )
-    memory = memory_of(spec.transport, spec.local)
-    if checkpoint is not None and memory is not None:
-        name, given, expected = memory
-        checks.reject(name, given, f"{expected} (with checkpoint= on a real clock)")
-    recorded = engine.record(Job(spec, problem, optimizer, engine.time_scale, folder))
-    if not (isinstance(recorded, tuple) and len(recorded) == 2 and isinstance(recorded[0], Trace)):
-        checks.fail(f"engine {engine.name}, record", recorded, "a pair of a Trace and the parameters")
-    trace, params = recorded
-    _warn_of_no_update(trace)
-    options: Any = {"local": spec.local, "aggregate": spec.aggregate, "eval_params": eval_params}
-    ran = replay(trace, problem, optimizer, until=until, eval_every=eval_every, **options)
-    cut = len(ran.trace.updates) < len(trace.updates)
+    else:
+        if spec.transport.own_steps:
+            expected = f"one without own_steps (on the real clock of {engine.name} workers do not know the "
+            expected += "optimizer's state at the time of an update)"
+            checks.reject("transport", spec.transport.name, expected)
+        memory = memory_of(spec.transport, spec.local)
+        if folder is not None and memory is not None:
+            name, given, expected = memory
+            checks.reject(name, given, f"{expected} (with checkpoint= on a real clock)")
+        recorded = engine.record(Job(spec, problem, optimizer, engine.time_scale, folder))
+        if not (isinstance(recorded, tuple) and len(recorded) == 2 and isinstance(recorded[0], Trace)):
+            checks.fail(f"engine {engine.name}, record", recorded, "a pair of a Trace and the parameters")
+        trace, params = recorded
+        folder = None  # it has the server's checkpoints
+        _warn_of_no_update(trace)
+    driver = driver_with(engine.driver or Replay, spec.aggregate, looks.params)
+    (ran,) = _runs([trace], problem, [optimizer], looks, driver, folder)
+    cut = params is None or len(ran.trace.updates) < len(trace.updates)
     return ran if cut else dataclasses.replace(ran, params=contribution_of(problem).model(params))
 
 
@@ -288,15 +280,6 @@ def _warn_of_no_update(trace: Trace) -> None:
         f"{advice} more seconds",
         stacklevel=2,
     )
-
-
-def driver_with(
-    driver: Callable[..., Any], aggregate: Aggregate, eval_params: EvalParams | None
-) -> Callable[..., Any]:
-    """Returns the driver with its arguments, as far as they are not the defaults."""
-    given: dict[str, Any] = {} if aggregate.plain else {"aggregate": aggregate}
-    given |= {} if eval_params is None else {"eval_params": eval_params}
-    return functools.partial(driver, **given)
 
 
 def replay(
@@ -398,6 +381,7 @@ def replay_lanes(
     check_once(problem)
     if local is not None:
         check_kind("local", local, LocalSteps)
+    looks = Looks.checked(problem, until, eval_every, eval_params)
     if aggregate is not None:
         rule = resolve_aggregate(aggregate)
         own = {id(trace): _aggregated(trace, rule) for trace in traces}  # lanes still share traces
@@ -415,7 +399,7 @@ def replay_lanes(
         problem = problem.with_steps(local, int(told["step_size"]), told.get("pipelined", False))
     for optimizer in optimizers:
         check_optimizer(optimizer, problem, eval_params)
-    return _runs(traces, problem, _trained(traces, problem, optimizers, until, eval_every, driver))
+    return _runs(traces, problem, optimizers, looks, driver)
 
 
 def _aggregated(trace: Trace, aggregate: Aggregate) -> Trace:
@@ -426,10 +410,11 @@ def _aggregated(trace: Trace, aggregate: Aggregate) -> Trace:
     return dataclasses.replace(trace, metadata=metadata | own)
 
 
-def _runs(traces: Sequence[Trace], problem: Problem, trained: Sequence[_Trained]) -> list[Run]:
+def _runs(traces: Sequence[Trace], problem: Problem, *how: Any) -> list[Run]:
+    """Trains as `trained` does, and returns the runs."""
     return [
         Run(_ended(trace, problem, evaluations[-1][0]), history(trace, evaluations), *ended)
-        for trace, (evaluations, *ended) in zip(traces, trained, strict=True)
+        for trace, (evaluations, *ended) in zip(traces, trained(traces, problem, *how), strict=True)
     ]
 
 
@@ -440,201 +425,3 @@ def _ended(trace: Trace, problem: Problem, update: int) -> Trace:
         return trace
     metadata = trace.metadata | {"void_tasks": void_tasks(trace, problem)}
     return dataclasses.replace(trace, metadata=metadata)
-
-
-def histories(
-    traces: Sequence[Trace],
-    problem: Problem,
-    optimizers: Sequence[optax.GradientTransformation],
-    until: Mapping[str, float] | None,
-    eval_every: int | None,
-    driver: Callable[..., Any],
-    resolve: bool = False,
-) -> list[pd.DataFrame]:
-    """Returns the histories of the runs of `replay_lanes`; it is cheaper because it cuts no trace.
-
-    With `resolve` a history ends with the first of all updates that reaches a target, see `reaching`.
-    """
-    found = [seen for seen, *_ in _trained(traces, problem, optimizers, until, eval_every, driver)]
-    if resolve and until:
-        runs = zip(traces, optimizers, found, strict=True)
-        found = [_resolved(trace, problem, optimizer, until, driver, seen) for trace, optimizer, seen in runs]
-    return [history(trace, seen) for trace, seen in zip(traces, found, strict=True)]
-
-
-def resolved_history(
-    run: Run,
-    problem: Problem,
-    optimizer: optax.GradientTransformation,
-    until: Mapping[str, float],
-    driver: Callable[..., Any],
-) -> pd.DataFrame:
-    """Returns the history of a finished run up to the first of all its updates that reaches a target."""
-    rows = run.history[["update", *problem.metrics]].to_dict("records")
-    seen: Evaluations = [(int(row["update"]), {name: row[name] for name in problem.metrics}) for row in rows]
-    return history(run.trace, _resolved(run.trace, problem, optimizer, until, driver, seen))
-
-
-def _resolved(
-    trace: Trace,
-    problem: Problem,
-    optimizer: optax.GradientTransformation,
-    until: Mapping[str, float],
-    driver: Callable[..., Any],
-    seen: Evaluations,
-) -> Evaluations:
-    """Returns evaluations of a run up to the first of all its updates that reaches a target."""
-
-    def train(updates: Sequence[int]) -> Evaluations:
-        looks = driver([trace], problem, [optimizer]).looks([[*updates]], until, ahead=True)
-        pairs = zip(updates, looks, strict=False)
-        return [(update, cast(dict[str, Any], found)) for update, (found,) in pairs]
-
-    return resolved(seen, until, train)
-
-
-def _trained(
-    traces: Sequence[Trace],
-    problem: Problem,
-    optimizers: Sequence[optax.GradientTransformation],
-    until: Mapping[str, float] | None,
-    eval_every: int | None,
-    make_driver: Callable[..., Any] = Replay,
-    checkpoint: Path | None = None,
-) -> list[_Trained]:
-    """Returns evaluations and final parameters of each lane."""
-    check_once(problem)
-    if not traces:
-        checks.reject("traces", "none", "at least one trace")
-    if len(optimizers) != len(traces):
-        checks.fail("optimizers", len(optimizers), f"one for each of {len(traces)} traces")
-    own = {"problem": problem.name, "parameter_bytes": problem.parameter_bytes}
-    for trace in traces:
-        check_kind("trace", trace, Trace)
-        made = {name: trace.metadata.get(name) or value for name, value in own.items()}
-        if made != own:
-            checks.fail("problem", own, f"the problem of the trace, {made}")
-        steps, size = trace.metadata.get("local"), trace.metadata.get("step_size")
-        if (problem.inner.batch_size if problem.inner else None) != size:
-            given = None if problem.inner is None else f"steps of {problem.inner.batch_size} samples"
-            checks.fail("local", given, f"{steps} with steps of {size} samples (as in the trace)")
-    data = told(problem)["data_sha256"]
-    if any(trace.metadata.get("data_sha256", data) != data for trace in traces):
-        warnings.warn(
-            f"problem: the training data of {problem.name}, or their owners, differ from those of the trace; "
-            "tasks are computed on the data given here",
-            stacklevel=4,
-        )
-    until = check_until(until, problem)
-    lengths = [len(trace.updates) for trace in traces]
-    if eval_every is not None:
-        eval_every = checks.integer("eval_every", eval_every, low=1)
-    between = [eval_every or max(1, -(-length // 50)) for length in lengths]
-
-    driver = make_driver(traces, problem, optimizers)
-    marks = [sorted({*range(0, end, every), end}) for end, every in zip(lengths, between, strict=True)]
-    results: list[Evaluations] = [[] for _ in traces]
-    with contextlib.ExitStack() as stack:
-        kept = None
-        if checkpoint is not None:
-            about = {
-                "eval_every": between[0],
-                "until": dict(until),
-                **of_training(problem, optimizers[0]),
-                "timeline_sha256": of_timeline(traces[0]),
-                "rest": driver.fingerprint(),
-                **of_eval_params(driver.eval_params, optimizers[0], problem.shapes),
-            }
-            call = traces[0].metadata | about
-            kept = stack.enter_context(contextlib.closing(Checkpoints(checkpoint, call)))
-            if (found := kept.load(driver.state())) is not None:
-                done, state, results[0] = found
-                driver.restore(done, state)
-                over = reached(results[0][-1][1], until)
-                marks = [[] if over else marks[0][marks[0].index(done) + 1 :]]
-        for number, looked in enumerate(driver.looks(marks, until, ahead=kept is None)):
-            for updates, result, metrics in zip(marks, results, looked, strict=True):
-                if metrics is not None:
-                    result.append((updates[number], metrics))
-            mark, seen = results[0][-1]
-            if number == 0 and mark == 0:
-                _warn_of_nan(looked)
-            if kept is not None and mark > 0 and (mark == lengths[0] or reached(seen, until) or kept.due()):
-                floats = [(at, {name: float(m) for name, m in found.items()}) for at, found in results[0]]
-                kept.save(mark, driver.state(), floats)
-    return [(result, driver.params(lane), driver.opt_state(lane)) for lane, result in enumerate(results)]
-
-
-def _warn_of_nan(evaluations: Sequence[Mapping[str, Any]]) -> None:
-    """Warns if metrics of the initial parameters are NaN."""
-    unknown = {name for found in evaluations for name, value in found.items() if math.isnan(float(value))}
-    if unknown:
-        names = ", ".join(sorted(unknown))
-        warnings.warn(f"evaluate: {names} of the initial parameters is not a number (NaN)", stacklevel=3)
-
-
-# The accounts of each trace, as long as the trace exists: all learning rates of a sweep share a timeline.
-_ACCOUNTS: WeakKeyDictionary[Trace, pd.DataFrame] = WeakKeyDictionary()
-
-
-def history(trace: Trace, evaluations: Sequence[tuple[int, Mapping[str, Any]]]) -> pd.DataFrame:
-    """Returns evaluations (update, metrics) as a tidy frame, with the accounts of the trace until then."""
-    at = np.array([update for update, _ in evaluations])
-    names = sorted(evaluations[0][1], key=lambda name: (name != "loss", name))
-    metrics = {name: np.array([float(m[name]) for _, m in evaluations]) for name in names}
-    if trace not in _ACCOUNTS:
-        _ACCOUNTS[trace] = accounts(trace)
-    costs = _ACCOUNTS[trace].iloc[at].reset_index(drop=True)
-    return pd.concat([pd.DataFrame({"update": at}), costs, pd.DataFrame(metrics)], axis=1)
-
-
-def check_optimizer(
-    optimizer: Any, problem: Problem | None = None, eval_params: EvalParams | None = None
-) -> None:
-    """Raises ValueError unless it is an optax optimizer that the problem supports, and `eval_params` it."""
-    check_optax("optimizer", optimizer)
-    if problem is not None and problem.additive:
-        factor(problem, optimizer)
-    elif problem is not None:
-        check_update("optimizer", optimizer, problem.shapes)
-    if problem is not None:
-        check_eval_params(eval_params, optimizer, problem)
-
-
-def check_eval_params(eval_params: EvalParams | None, optimizer: Any, problem: Problem) -> None:
-    """Raises ValueError unless a function makes, of an optimizer's state and parameters, such parameters."""
-    if eval_params is None:
-        return
-    expected = f"a function of the optimizer's state and parameters that returns parameters of {problem.name}"
-    if problem.additive or not callable(eval_params):
-        checks.fail("eval_params", eval_params, "None" if problem.additive else expected)
-    fault = "a function that returns others"
-    try:
-        state = jax.eval_shape(optimizer.init, problem.shapes)
-        found = jax.eval_shape(eval_params, state, problem.shapes)
-        same = jax.tree.map(
-            lambda one, two: one.shape == two.shape and one.dtype == two.dtype, found, problem.shapes
-        )
-    except Exception as error:  # any exception of a user's function
-        same, fault = False, f"a function that fails ({type(error).__name__}: {error})".splitlines()[0]
-    if not all(jax.tree.leaves(same)):
-        checks.reject("eval_params", fault, expected)
-
-
-def check_one_state(eval_params: EvalParams | None, local: LocalSteps | None) -> None:
-    """Raises ValueError if what is evaluated depends on a state of which each fragment has its own."""
-    if eval_params is not None and local is not None and local.fragments > 1:
-        checks.fail("eval_params", eval_params, "None (each fragment has an optimizer's state of its own)")
-
-
-def check_until(
-    until: Mapping[str, float] | None, problem: Problem, argument: str = "until"
-) -> dict[str, float]:
-    """Checks targets by metric and returns them; messages name `argument`."""
-    if until is None:
-        return {}
-    if not isinstance(until, Mapping) or not until:
-        checks.fail(argument, until, "a mapping of metrics to targets, such as dict(loss=0.1)")
-    for name in until:
-        checks.choice(argument, name, dict.fromkeys(problem.metrics))
-    return {name: checks.real(f"{argument}[{name!r}]", target) for name, target in until.items()}

@@ -33,7 +33,7 @@ def recommend(console: Console, given: argparse.Namespace, root: Path) -> int:
     links = {name: text for name, text in links.items() if text is not None}
     from dmlcore import problems  # slow to import, so the arguments are checked before
     from dmlcore.experiments.recommendation import recommend as find
-    from dmlcore.experiments.recommendation.axes import AXES
+    from dmlcore.experiments.recommendation.clusters import AXES
     from dmlcore.trace.importing import record_of
     from dmlcore.view.show import LEGEND, html, readable
 

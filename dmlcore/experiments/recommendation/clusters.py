@@ -1,11 +1,11 @@
-"""The cluster of a recommendation: given by the user, or fitted to a record."""
+"""The clusters of a recommendation: given by the user, fitted to a record, or changed along an axis."""
 
 from __future__ import annotations
 
 import dataclasses
 import math
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,7 +13,9 @@ import numpy as np
 from dmlcore import checks
 from dmlcore.cluster import Cluster
 from dmlcore.cluster.parameter_server import ParameterServer
+from dmlcore.cluster.regime import with_load, with_ratio
 from dmlcore.experiments.prediction import calibrate
+from dmlcore.experiments.study.goal import Goal
 from dmlcore.reading.log import sized
 from dmlcore.trace import Trace
 from dmlcore.trace.importing import record_of
@@ -24,6 +26,7 @@ REAL = "threads", "ray"  # engines with a real clock
 ASSUMED_SIZE = 32  # samples of a task whose number is not known
 COMPUTING = "The record has only times of computing, so links and server are modelled as taking no time"
 SIZE = "The log does not say how many samples a task has: each counts as a task of {}"
+FRACTION, SPELL = 0.1, 10  # slow episodes: the fraction of slow tasks, and the length in tasks
 LINKS = {"bandwidth": "rate", "server_bandwidth": "rate", "latency": "time"}
 NO_BYTES = "The record has no bytes of transfers, so the fitted cluster shows no gain from smaller messages"
 LATENCY = (
@@ -128,3 +131,37 @@ def _check_length(trace: Trace) -> None:
     hint = f"a record of about {longer:.2g} s instead of {trace.end_time:.2g} s"
     found = f"one in which worker {worker} finished {least} tasks"
     checks.reject("cluster", found, f"a record with at least {FEWEST} tasks of each worker", hint)
+
+
+def _slowdown(goal: Goal, value: Any) -> Cluster:
+    even = dataclasses.replace(goal.cluster, stragglers=())
+    value = checks.real("slowdown", value, low=1)
+    return even.with_stragglers(value, fraction=FRACTION, mean_tasks=SPELL) if value > 1 else even
+
+
+AXES: Mapping[str, Callable[[Goal, Any], Cluster]] = {  # in an order in which no change undoes another
+    "workers": lambda goal, value: goal.cluster.resized(checks.integer("workers", value, low=1)),
+    "slowdown": _slowdown,
+    "c": lambda goal, value: with_ratio(goal.cluster, value, goal.problem, goal.batch_size),
+    "rho": lambda goal, value: with_load(goal.cluster, value, goal.problem, goal.batch_size),
+}
+
+
+def along(goal: Goal, values: Mapping[str, Any]) -> Cluster:
+    """Returns a goal's cluster, changed along some axes.
+
+    Args:
+        goal: cluster, problem and batch size.
+        values: axis -> value: `workers`, the number of workers; `slowdown`, the factor of slow episodes of
+            ten tasks that have a tenth of all tasks; `c`, the communication ratio, set by the workers' own
+            links; `rho`, the server's load, set by its processor.
+
+    Raises:
+        ValueError: an axis is unknown, or a value is not possible.
+    """
+    for name in values:
+        checks.choice("axis", name, AXES)
+    for name, change in AXES.items():
+        if name in values:
+            goal = dataclasses.replace(goal, cluster=change(goal, values[name]))
+    return goal.cluster

@@ -7,6 +7,7 @@ from typing import Any
 import pandas as pd
 
 from dmlcore.experiments.study.goal import Goal
+from dmlcore.experiments.study.judging import ratios
 from dmlcore.experiments.study.result import Answer
 from dmlcore.trace import metrics
 
@@ -51,10 +52,11 @@ def why(answer: Answer) -> str:
         told.append(f"Between it and {in_words(open_ones)} these seeds decide nothing")
     if len(table) > 1 and not alike and not open_ones:
         told.append("All others, as they are tuned here, are slower")
+    computed = answer.measured["samples"].unstack("seed")
     told.append(f"With {first} workers {_doing(answer, first, best['seconds'])}")
     for name in BASES:
         if name in rows and name != first:
-            samples = answer.ratios("samples", first)[name]
+            samples = ratios(computed, name, first).median()
             told.append(_against(rows[name], samples, name, _doing(answer, name, best["seconds"])))
     return ". ".join(told) + "."
 

@@ -17,7 +17,7 @@ from dmlcore import checks
 from dmlcore.cluster import Cluster
 from dmlcore.experiments.comparison import bar
 from dmlcore.experiments.recommendation import reasons
-from dmlcore.experiments.recommendation.axes import AXES, along
+from dmlcore.experiments.recommendation.clusters import AXES, along
 from dmlcore.experiments.study.result import Study
 from dmlcore.experiments.study.search import LENGTHS, LONGEST, magnitudes
 from dmlcore.experiments.study.space import Trial, as_space, possible

@@ -22,7 +22,8 @@ from dmlcore.engines import simulate
 from dmlcore.engines.job import described
 from dmlcore.engines.spec import RunSpec
 from dmlcore.experiments.comparison import check_factory, compare
-from dmlcore.experiments.runs import check_eval_params, check_one_state, check_until, run_spec, train
+from dmlcore.experiments.histories import check_eval_params, check_until
+from dmlcore.experiments.runs import run_spec, train
 from dmlcore.methods.policies import bsp
 from dmlcore.problems.problem import Problem
 from dmlcore.trace import Trace
@@ -93,8 +94,8 @@ class Goal:
         """Returns what a run of a method is; ValueError if the problem or the cluster does not support it."""
         if method.optimizer is not None:
             check_eval_params(self.eval_params, method.optimizer, self.problem)
-        check_one_state(self.eval_params, method.local)
-        return run_spec(self.problem, method, self.cluster, updates=1, batch_size=self.batch_size)
+        options: Any = {"batch_size": self.batch_size, "eval_params": self.eval_params}
+        return run_spec(self.problem, method, self.cluster, updates=1, **options)
 
     def identity(self, method: Method) -> str:
         """Returns a text that tells a method from others, as the journal does."""

@@ -16,25 +16,20 @@ Runs = Callable[[Mapping[str, Method], Mapping[str, Sequence[int]]], tuple[pd.Da
 BEST, NEVER = "best", "not reached"  # outcomes besides those of `decide`
 
 
-def ratios(seconds: pd.DataFrame, name: str, other: str) -> pd.Series:
-    """Returns the ratio of two methods' times by seed, of the seeds with which both ran.
+def ratios(costs: pd.DataFrame, name: str, other: str) -> pd.Series:
+    """Returns the ratio of two methods' costs by seed, of the seeds with which both ran.
 
     Args:
-        seconds: times to the target by method and seed; inf: not reached; NaN: not run.
-        name: the method whose times are divided.
-        other: the method by whose times they are divided.
+        costs: of reaching the target, such as seconds, by method and seed; inf: not reached; NaN: not run.
+        name: the method whose costs are divided.
+        other: the method by whose costs they are divided.
 
     Returns:
-        1 if both times are equal, inf or 0 if one is inf, and NaN if both are.
+        1 if both are equal, inf or 0 if one is inf, and NaN if both are.
     """
-    ran = seconds.loc[[name, other]].dropna(axis="columns")
+    ran = costs.loc[[name, other]].dropna(axis="columns")
     one, two = ran.iloc[0], ran.iloc[1]
     return (one / two).mask((one == two) & np.isfinite(one), 1.0)
-
-
-def ratio(seconds: pd.DataFrame, name: str, other: str) -> Ratio:
-    """Decides which of two methods is faster, by `ratios`."""
-    return decide(ratios(seconds, name, other))
 
 
 def first(seconds: pd.DataFrame) -> str:
@@ -47,7 +42,7 @@ def first(seconds: pd.DataFrame) -> str:
     order = most.median(axis=1).fillna(np.inf).sort_values(kind="stable")
     best = str(order.index[0])
     for name in map(str, order.index[1:]):
-        if ratio(most, name, best).outcome == "faster":
+        if decide(ratios(most, name, best)).outcome == "faster":
             best = name
     return best
 
@@ -55,7 +50,7 @@ def first(seconds: pd.DataFrame) -> str:
 def compared(seconds: pd.DataFrame) -> dict[str, Ratio]:
     """Returns the ratio of every method to the best one, which comes first."""
     best = first(seconds)
-    return {name: ratio(seconds, name, best) for name in dict.fromkeys([best, *seconds.index])}
+    return {name: decide(ratios(seconds, name, best)) for name in dict.fromkeys([best, *seconds.index])}
 
 
 def outcomes(seconds: pd.DataFrame) -> dict[str, Ratio]:

@@ -51,12 +51,6 @@ class Answer:
         """Times to the target by method and seed; inf: not reached; NaN: not run."""
         return self.measured["seconds"].unstack("seed")
 
-    def ratios(self, column: str, baseline: str) -> pd.Series:
-        """Returns the median ratio of every method's outcome to a baseline's, over common seeds."""
-        values = self.measured[column].unstack("seed")
-        with np.errstate(invalid="ignore"):
-            return values.div(values.loc[baseline]).median(axis=1)
-
     def unreached(self) -> list[str]:
         """Returns a sentence on the methods whose settings were all too slow, if there are some."""
         late = self.seconds.median(axis=1) == math.inf

@@ -230,7 +230,7 @@ def magnitudes(search: Search, most: int = len(MAGNITUDES)) -> tuple[dict[str, f
         KeyboardInterrupt: Ctrl-C was pressed.
     """
     goal, spending, seed = search.goal, search.spending, search.seeds[0]
-    own = MAGNITUDES if most >= len(MAGNITUDES) else MAGNITUDES[max(0, 5 - (most + 1) // 2) :][:most]
+    own = MAGNITUDES[max(0, 5 - (most + 1) // 2) :][:most]  # the likeliest
     rates: dict[str, list[Any]] = {
         name: own if each.rated and not each.space.rate else [each.space.rate if each.rated else None]
         for name, each in search.candidates.items()
