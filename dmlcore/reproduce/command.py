@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.table import Table
 
 from dmlcore import checks
-from dmlcore.reproduce import agreement, arithmetic, claims, manifest, recommending, report, runner
+from dmlcore.reproduce import agreement, arithmetic, chapters, claims, manifest, recommending, report, runner
 from dmlcore.reproduce.manifest import Folders, PaperJob
 from dmlcore.reproduce.paper import SETTINGS, unsealed
 from dmlcore.reproduce.papers import PAPERS, Paper, Parameters
@@ -141,7 +141,7 @@ def reproduce(
     published = [job for job in jobs if given.publish and job.paper.published]
     for job in published:
         runner.check_writable(folders.figures / job.place)
-        path = folders.figures / job.key / "claims.json"
+        path = folders.figures / job.key / claims.LEDGER
         try:
             known = claims.read(path) if path.exists() else None
         except ValueError as error:
@@ -159,7 +159,7 @@ def reproduce(
             if job not in todo:
                 display.ended(Outcome(job.key, "skipped"))
         outcomes = runner.run(todo, folders, display, parallel=given.jobs)
-    ledgers, faults = report.ledgers(folders, papers, local=True)
+    ledgers, faults = chapters.ledgers(folders, papers, local=True)
     failed = [outcome.key for outcome in outcomes if outcome.status == "failed"]
     asked = {job.key: job.place for job in jobs if job.key not in failed and job not in own}
     for job in own:
@@ -198,7 +198,7 @@ def compare(console: Console, places: Mapping[str, str], folders: Folders) -> No
     """Prints how runs agree with the published ledgers: papers and the places of their results."""
     found = []
     for key, place in sorted(places.items()):
-        own, old = manifest.ledger(manifest.made(place, folders)), manifest.ledger(folders.figures / key)
+        own, old = map(claims.known, (manifest.made(place, folders), folders.figures / key))
         if own is None:
             continue
         if old is None:
@@ -245,7 +245,7 @@ def overview(console: Console, papers: Mapping[str, Paper]) -> int:
 
 def check(console: Console, folders: Folders, papers: Mapping[str, Paper]) -> int:
     """Checks that ledgers follow from samples and have the declared claims, and that nothing was edited."""
-    paths = report.ledger_paths(folders.figures)
+    paths = sorted(folders.figures.glob(f"*/{claims.LEDGER}"))
     faults = []
     for path in paths:
         paper = papers.get(path.parent.name)

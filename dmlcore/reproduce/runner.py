@@ -26,8 +26,6 @@ from dmlcore.reproduce import claims, manifest
 from dmlcore.reproduce.manifest import Folders, PaperJob
 from dmlcore.reproduce.progress import Display, Outcome
 
-LEDGER = "claims.json"
-
 
 class NotebookFailed(Exception):
     """A notebook failed; the message is for the user."""
@@ -91,15 +89,15 @@ def publish(jobs: Iterable[PaperJob], folders: Folders) -> None:
     with _alone(folders.runs):
         for job in jobs:
             source, target = manifest.made(job.place, folders), folders.figures / job.place
-            names = [path.relative_to(source) for path in files.tree(source) if path.name != LEDGER]
+            names = [path.relative_to(source) for path in files.tree(source) if path.name != claims.LEDGER]
             with ExitStack() as moves:  # moves happen in reverse order
-                if (made := manifest.ledger(source)) is not None:
-                    whole = folders.figures / job.key / LEDGER
-                    merged = claims.merge(manifest.ledger(whole.parent), made)
+                if (made := claims.known(source)) is not None:
+                    whole = folders.figures / job.key / claims.LEDGER
+                    merged = claims.merge(claims.known(whole.parent), made)
                     claims.write(moves.enter_context(files.aside(whole)), merged)
                 for name in names:
                     _copy(source / name, moves.enter_context(files.aside(target / name)))
-            for path in {*files.tree(target)} - {target / name for name in [*names, Path(LEDGER)]}:
+            for path in {*files.tree(target)} - {target / name for name in [*names, Path(claims.LEDGER)]}:
                 path.unlink()
 
 
@@ -247,9 +245,9 @@ def _examine(job: PaperJob, staging: Path) -> None:
     """Checks that a notebook has written the files and claims that its paper declares."""
     figures = staging / "figures"
     missing = [name for name in job.paper.captions(job.parameters.scale) if not (figures / name).is_file()]
-    ledger = figures / LEDGER
+    ledger = figures / claims.LEDGER
     if job.paper.claims and not ledger.is_file():
-        missing.append(LEDGER)
+        missing.append(claims.LEDGER)
     if missing:
         raise NotebookFailed(f"the notebook did not write {', '.join(missing)}")
     if job.paper.claims and (faults := claims.recheck(ledger, job.paper.claims)):

@@ -53,11 +53,9 @@ def expectation(expected: Range, unit: str = "") -> str:
     ('>= 1.2x', '<= 3 s', '1 to 2', '5')
     """
     low, high = expected
-    if low == high:
-        return number(low, unit)
-    if high is None:
-        return f">= {number(low, unit)}"
-    return f"<= {number(high, unit)}" if low is None else f"{number(low)} to {number(high, unit)}"
+    if low is None:
+        return f"<= {number(high, unit)}"
+    return f">= {number(low, unit)}" if high is None else interval((low, high), unit)
 
 
 def interval(ends: tuple[float, float] | None, unit: str = "") -> str:

@@ -20,6 +20,7 @@ ROUNDING = 1e-5  # tolerance for ratios of samples, which have six significant d
 class Tally(NamedTuple):
     """The claims of one source, counted by verdict."""
 
+    source: Source
     group: str  # the source in words
     counts: list[tuple[str, int]]  # (verdict, number of claims), without zeros
     total: int
@@ -45,16 +46,17 @@ def tallies(results: Iterable[Result]) -> list[Tally]:
     >>> [(tally.counts, tally.total) for tally in tallies([judge(claim, [1.0] * 8)])]
     [([('reproduced', 1)], 1)]
     """
-    found = list(results)
-    again = repeats(found)
-    once = [result for result in found if result.id not in again]
-    tallied = []
-    for source, group in GROUPS.items():
-        counted = Counter(result.verdict for result in once if result.source == source)
-        counts = [(verdict, counted[verdict]) for verdict in get_args(Verdict) if counted[verdict]]
-        if counts:
-            tallied.append(Tally(group, counts, counted.total()))
-    return tallied
+    results = [*results]
+    found = [(source, group, verdicts(results, source)) for source, group in GROUPS.items()]
+    return [Tally(*each, total=sum(dict(each[-1]).values())) for each in found if each[-1]]
+
+
+def verdicts(results: Sequence[Result], *sources: Source) -> list[tuple[str, int]]:
+    """Returns how many claims of some sources, by default of all, have each verdict; see `tallies`."""
+    again = repeats(results)
+    own = [each for each in results if each.id not in again and each.source in (sources or GROUPS)]
+    counts = Counter(result.verdict for result in own)
+    return [(verdict, counts[verdict]) for verdict in get_args(Verdict) if counts[verdict]]
 
 
 def told(results: Iterable[Result]) -> list[str]:
