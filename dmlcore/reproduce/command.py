@@ -176,13 +176,12 @@ def reproduce(
     if ledgers and len(own) < len(jobs):
         path = report.write(folders, papers, [job.place for job in jobs if job.key in failed])
         console.print(f"report: {path}", highlight=False, soft_wrap=True)
-    for fault in faults:
-        console.print(fault, style="red", markup=False, soft_wrap=True)
     if failed:
         earlier = "; the report shows their previous runs, if there are any" if len(own) < len(jobs) else ""
-        told = f"failed: {', '.join(failed)}{earlier}"
-        console.print(told, style="red", markup=False, soft_wrap=True)
-    return int(bool(faults or failed))
+        faults.append(f"failed: {', '.join(failed)}{earlier}")
+    for fault in faults:
+        console.print(fault, style="red", markup=False, soft_wrap=True)
+    return int(bool(faults))
 
 
 def tell(console: Console, job: PaperJob, folders: Folders) -> None:

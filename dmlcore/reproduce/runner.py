@@ -9,8 +9,6 @@ there. A notebook of full scale saves the finished runs of its comparisons in `r
 continues from there.
 """
 
-import hashlib
-import json
 import os
 import shutil
 import tempfile
@@ -23,6 +21,7 @@ from typing import Any, cast
 
 from dmlcore import files
 from dmlcore.reproduce import claims, manifest
+from dmlcore.reproduce.claims.ledger import hashed
 from dmlcore.reproduce.manifest import Folders, PaperJob
 from dmlcore.reproduce.progress import Display, Outcome
 
@@ -190,7 +189,7 @@ def _journal(job: PaperJob, folders: Folders, made_from: dict[str, Any]) -> Path
     """
     if job.parameters.scale != "full":
         return None
-    known = hashlib.sha256(json.dumps(made_from, sort_keys=True).encode()).hexdigest()[:16]
+    known = hashed(made_from)
     journal = folders.runs / f"{job.key}.journal-{known}"
     for other in folders.runs.glob(f"{job.key}.journal-*"):
         if other != journal:

@@ -122,8 +122,7 @@ def averages(trace: Trace, warm: int) -> dict[str, float]:
     They are `nodes`, the mean over workers of each worker's mean; `gradients`, the mean over gradients;
     `samples`, the mean over samples; and `maximum`, the largest value.
     """
-    tasks = trace.tasks.assign(staleness=metrics.staleness(trace))
-    tasks = tasks[tasks["update"] >= warm]
+    tasks = _applied(trace, warm)
     ages = tasks["staleness"]
     return {
         "nodes": float(ages.groupby(tasks["worker"]).mean().mean()),
@@ -135,8 +134,13 @@ def averages(trace: Trace, warm: int) -> dict[str, float]:
 
 def ages(trace: Trace, warm: int) -> npt.NDArray[np.int64]:
     """Returns the staleness of gradients in versions, in the order of updates, from update `warm` on."""
-    order = trace.tasks["update"].sort_values()
-    return metrics.staleness(trace).loc[order[order >= warm].index].to_numpy(np.int64)
+    return _applied(trace, warm).sort_values("update")["staleness"].to_numpy(np.int64)
+
+
+def _applied(trace: Trace, warm: int) -> pd.DataFrame:
+    """Returns the tasks of the updates from update `warm` on, with their staleness in versions."""
+    tasks = trace.tasks.assign(staleness=metrics.staleness(trace))
+    return tasks[tasks["update"] >= warm]
 
 
 def largest_stable_step(ages: Sequence[int] | npt.NDArray[np.int64], momentum: float = 0.0) -> float:

@@ -7,7 +7,7 @@ import pandas as pd
 from scipy import optimize
 
 import dmlcore as dml
-from dmlcore.cluster.regime import seconds_per_push
+from dmlcore.cluster.regime import with_load
 from dmlcore.experiments.study import Study
 from dmlcore.reproduce.papers.ssp_study import SHARE, SLOWER, transient
 
@@ -18,11 +18,7 @@ MOST = 10.0  # bound of ratios, and of their inverses, in the interpolation of a
 
 def busy(num_workers: int, load: float, push: float, problem: object = 0) -> dml.Cluster:
     """Returns a cluster on free links with this server load under ASP; `push` is the pushes' share of it."""
-    cluster = transient(num_workers, latency=0.0)
-    if not load:
-        return cluster
-    service = seconds_per_push(cluster, load, problem, 32)
-    return cluster.with_server(seconds_per_push=push * service, seconds_per_pull=(1 - push) * service)
+    return with_load(transient(num_workers, latency=0.0), load, problem, 32, {"push": push, "pull": 1 - push})
 
 
 def overtakes(leads: Mapping[float, float], least: float = LEAST) -> float | None:
