@@ -126,7 +126,7 @@ class Chapter:
         """The tallies of its claims, in words."""
         return claims.told(self.ledger.claims)
 
-    def counts(self, *sources: Source) -> list[tuple[str, int]]:
+    def counts(self, *sources: Source) -> dict[str, int]:
         """Returns how many claims have each verdict, of some sources; by default of all."""
         return verdicts(self.ledger.claims, *sources)
 

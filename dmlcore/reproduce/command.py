@@ -51,7 +51,7 @@ def installed() -> NoReturn:
 
 def main(arguments: Sequence[str], *, root: Path, papers: Mapping[str, Paper] = PAPERS) -> int:
     """Runs the arguments of a command line in the repository at `root`; returns the exit code."""
-    console = Console(width=None if sys.stdout.isatty() else 120)
+    console = Console(width=None if sys.stdout.isatty() else 120, highlight=False)
     try:
         match arguments:
             case ["test", *rest]:
@@ -168,14 +168,14 @@ def reproduce(
     if shown := [result for ledger in ledgers if ledger.paper in asked for result in ledger.claims]:
         console.print(claims.table(shown))
         for line in claims.told(shown):
-            console.print(line, highlight=False)
+            console.print(line)
         compare(console, asked, folders)
     if public := [job for job in published if job.key not in failed]:
         runner.publish(public, folders)
         results.write(folders.root, papers)
     if ledgers and len(own) < len(jobs):
         path = report.write(folders, papers, [job.place for job in jobs if job.key in failed])
-        console.print(f"report: {path}", highlight=False, soft_wrap=True)
+        console.print(f"report: {path}", soft_wrap=True)
     if failed:
         earlier = "; the report shows their previous runs, if there are any" if len(own) < len(jobs) else ""
         faults.append(f"failed: {', '.join(failed)}{earlier}")
@@ -188,9 +188,9 @@ def tell(console: Console, job: PaperJob, folders: Folders) -> None:
     """Prints what a run that judges no claims has found, and where its results are."""
     folder = folders.runs / job.place
     if (answer := folder / "figures" / ANSWER).is_file():
-        console.print(answer.read_text(encoding="utf-8"), highlight=False, markup=False)
-    console.print(f"notebook: {folder / job.paper.notebook}", highlight=False, soft_wrap=True)
-    console.print(f"tables and pictures: {folder / 'figures'}", highlight=False, soft_wrap=True)
+        console.print(answer.read_text(encoding="utf-8"), markup=False)
+    console.print(f"notebook: {folder / job.paper.notebook}", soft_wrap=True)
+    console.print(f"tables and pictures: {folder / 'figures'}", soft_wrap=True)
 
 
 def compare(console: Console, places: Mapping[str, str], folders: Folders) -> None:
@@ -201,17 +201,17 @@ def compare(console: Console, places: Mapping[str, str], folders: Folders) -> No
         if own is None:
             continue
         if old is None:
-            console.print(f"{place}: there are no published results to compare with", highlight=False)
+            console.print(f"{place}: there are no published results to compare with")
         elif (agrees := agreement.agreement(old, own)) is None:
             told = f"{place}: nothing that is published was measured at this scale with these parameters"
-            console.print(told, highlight=False, soft_wrap=True)
+            console.print(told, soft_wrap=True)
         else:
             found.append(agrees)
     if found:
         whole = agreement.total(found)
-        console.print(f"compared with the published ledgers: {whole}", highlight=False)
+        console.print(f"compared with the published ledgers: {whole}")
         for difference in whole.differences:
-            console.print(f"  {difference}", markup=False, highlight=False, soft_wrap=True)
+            console.print(f"  {difference}", markup=False, soft_wrap=True)
 
 
 def obtain(job: PaperJob) -> None:
@@ -259,7 +259,7 @@ def check(console: Console, folders: Folders, papers: Mapping[str, Paper]) -> in
     pages = [path.relative_to(folders.root) for path, _ in results.old(folders.root, papers)]
     faults += [f"{page}: not the results of the ledgers (`docs --pages` writes them)" for page in pages]
     sys.stderr.writelines(f"{fault}\n" for fault in faults)
-    console.print(f"{len(paths)} files checked, {len(faults) or 'no'} disagreements", highlight=False)
+    console.print(f"{len(paths)} files checked, {len(faults) or 'no'} disagreements")
     return int(bool(faults))
 
 

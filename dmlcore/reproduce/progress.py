@@ -69,7 +69,7 @@ class Display(Progress):
         """Says where the first picture of a run is, as soon as a notebook has saved it in a folder."""
         if not self._pictured and (pictures := sorted(folder.glob("*.[ps][nv]g"))):
             self._pictured = True
-            self.console.print(f"{key:<12} first picture: {pictures[0]}", highlight=False, soft_wrap=True)
+            self.console.print(f"{key:<12} first picture: {pictures[0]}", soft_wrap=True)
 
     def ended(self, outcome: Outcome) -> None:
         """Shows that a job has ended, or was skipped."""
@@ -78,9 +78,9 @@ class Display(Progress):
         skipped = outcome.status == "skipped"
         took = ": unchanged since its last run" if skipped else f" in {seconds(outcome.seconds)}"
         status = f"[{COLORS[outcome.status]}]{outcome.status}[/]"
-        self.console.print(f"{outcome.key:<12} {status}{took}", highlight=False)
+        self.console.print(f"{outcome.key:<12} {status}{took}")
         if outcome.message:
-            self.console.print(f"  {outcome.message}", markup=False, highlight=False, soft_wrap=True)
+            self.console.print(f"  {outcome.message}", markup=False, soft_wrap=True)
 
     def _task(self, key: str) -> Task:
         return next(task for task in self.tasks if task.description == key)
@@ -93,4 +93,4 @@ class Display(Progress):
         task = self._task(key)
         left = "" if task.time_remaining is None else f", about {seconds(task.time_remaining)} left"
         said = f"{task.fields['done']}/{task.fields['cells']} cells, {seconds(task.elapsed or 0)}{left}"
-        self.console.print(f"{key:<12} {said}", highlight=False)
+        self.console.print(f"{key:<12} {said}")

@@ -3,7 +3,7 @@
 import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple, get_args
+from typing import Any, NamedTuple, get_args
 
 from dmlcore.reproduce.claims.model import Outcome, Result, Source, Verdict
 
@@ -22,7 +22,7 @@ class Tally(NamedTuple):
 
     source: Source
     group: str  # the source in words
-    counts: list[tuple[str, int]]  # (verdict, number of claims), without zeros
+    counts: dict[str, int]  # verdict -> number of claims, without zeros
     total: int
 
 
@@ -44,19 +44,29 @@ def tallies(results: Iterable[Result]) -> list[Tally]:
     >>> claim = Claim(id="e-1", paper="e", statement="No worker waits under ASP", source="ours", data="none",
     ...               metric="smallest share of time spent computing", expected=(0.99, 1), regime="any")
     >>> [(tally.counts, tally.total) for tally in tallies([judge(claim, [1.0] * 8)])]
-    [([('reproduced', 1)], 1)]
+    [({'reproduced': 1}, 1)]
     """
     results = [*results]
     found = [(source, group, verdicts(results, source)) for source, group in GROUPS.items()]
-    return [Tally(*each, total=sum(dict(each[-1]).values())) for each in found if each[-1]]
+    return [Tally(*each, total=sum(each[-1].values())) for each in found if each[-1]]
 
 
-def verdicts(results: Sequence[Result], *sources: Source) -> list[tuple[str, int]]:
+def verdicts(results: Sequence[Result], *sources: Source) -> dict[str, int]:
     """Returns how many claims of some sources, by default of all, have each verdict; see `tallies`."""
+    own = [result for result in once(results) if result.source in (sources or GROUPS)]
+    return counts(Verdict, [result.verdict for result in own])
+
+
+def counts(kind: Any, words: Iterable[str]) -> dict[str, int]:
+    """Returns how often each word of a kind, `Outcome` or `Verdict`, is there: in their order, no zeros."""
+    found = Counter(words)
+    return {word: found[word] for word in get_args(kind) if found[word]}
+
+
+def once(results: Sequence[Result]) -> list[Result]:
+    """Returns the results without those that repeat an earlier one."""
     again = repeats(results)
-    own = [each for each in results if each.id not in again and each.source in (sources or GROUPS)]
-    counts = Counter(result.verdict for result in own)
-    return [(verdict, counts[verdict]) for verdict in get_args(Verdict) if counts[verdict]]
+    return [result for result in results if result.id not in again]
 
 
 def told(results: Iterable[Result]) -> list[str]:
@@ -78,13 +88,14 @@ def told(results: Iterable[Result]) -> list[str]:
     ['1 our own: 1 reproduced', '1 setting: holds in 1']
     """
     results = [*results]
-    found = settings(results)
-    counts = ", ".join(f"{outcome} in {count}" for outcome, count in found.items())
-    total = f"{sum(found.values())} setting{'s' * (sum(found.values()) != 1)}: {counts}"
-    return [
-        f"{tally.total} {tally.group}: " + ", ".join(f"{count} {verdict}" for verdict, count in tally.counts)
-        for tally in tallies(results)
-    ] + [total] * bool(found)
+    lines = []
+    for tally in tallies(results):
+        told = ", ".join(f"{count} {verdict}" for verdict, count in tally.counts.items())
+        lines.append(f"{tally.total} {tally.group}: {told}")
+    if found := settings(results):
+        told = ", ".join(f"{outcome} in {count}" for outcome, count in found.items())
+        lines.append(f"{sum(found.values())} setting{'s' * (sum(found.values()) != 1)}: {told}")
+    return lines
 
 
 def settings(results: Sequence[Result]) -> dict[str, int]:
@@ -102,9 +113,7 @@ def settings(results: Sequence[Result]) -> dict[str, int]:
     >>> settings([])
     {}
     """
-    again = repeats(results)
-    counted = Counter(part.outcome for result in results if result.id not in again for part in result.parts)
-    return {outcome: counted[outcome] for outcome in get_args(Outcome) if counted[outcome]}
+    return counts(Outcome, [part.outcome for result in once(results) for part in result.parts])
 
 
 def repeats(results: Sequence[Result]) -> dict[str, str]:

@@ -58,16 +58,15 @@ def filled(text: str, page: str, found: Sequence[Chapter], papers: Mapping[str, 
     def link(path: str) -> str:
         return posixpath.relpath(path, posixpath.dirname(page) or ".")
 
-    macros: Any = parts.make_module({"link": link, "shown": shown})
+    told = claims.told([result for chapter in found for result in chapter.ledger.claims])
+    macros: Any = parts.make_module({"link": link, "shown": shown, "told": told})
 
     def written(match: re.Match[str]) -> str:
         name, key = match[1], match[2] or ""
         if name == FOR_HANDS:
             return match[0]
         checks.choice("part", name, dict.fromkeys((*_OF_ONE, *_OF_ALL)))
-        if name == "tally":
-            content = claims.tally([result for chapter in found for result in chapter.ledger.claims])
-        elif name in _OF_ALL:
+        if name in _OF_ALL:
             content = getattr(macros, name)(found)
         else:
             full, place = key.startswith(f"{FULL}/"), key.removeprefix(f"{FULL}/")
