@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.table import Table
 
 from dmlcore import calls, checks, files, pages
-from dmlcore.reproduce.parsing import COMMANDS
+from dmlcore.reproduce.parsing import COMMANDS, columns_as_text
 
 PROBLEMS = ("digits_mlp", "logistic_regression", "linear_regression", "matrix_factorization", "mnist_lenet",
             "cifar10_cnn", "cifar10_lenet")  # fmt: skip
@@ -120,12 +120,9 @@ def typed(message: str) -> str:
     >>> typed("cluster: expected a file that exists, got 'tasks.csv'")
     "RECORD: expected a file that exists, got 'tasks.csv'"
     >>> typed("cluster: expected columns, got none; try columns={'worker': ..., 'end': ...}")
-    'RECORD: expected columns, got none; try --columns worker=... --columns end=...'
+    'RECORD: expected columns, got none; try --columns worker=...,end=...'
     """
-    roles = re.search(r"columns=\{(.*?)\}", message)
-    if roles:
-        told = " ".join(f"--columns {role}=..." for role in re.findall(r"'(\w+)':", roles[1]))
-        message = message.replace(roles[0], told)
+    message = columns_as_text(message, "--columns ")
     message = re.sub(r"events='([^']*)'", r"--events '\1'", message)
     words = {"cluster, frame": "RECORD", "cluster": "RECORD", "frame": "RECORD"}
     words |= {word.strip("-").replace("-", "_"): word for word in COMMANDS["recommend"]["arguments"]}

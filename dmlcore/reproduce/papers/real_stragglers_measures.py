@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import math
-import re
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -17,7 +16,7 @@ from dmlcore.reading.log import read, sized
 from dmlcore.reading.pipeline import BACKWARD, COLUMNS, FORWARD, Operation, Pipeline
 from dmlcore.reading.sources import table_of
 from dmlcore.reproduce.papers.real_stragglers import LAST, SLOWDOWN, SLOWEST, RealStragglersParameters
-from dmlcore.reproduce.parsing import columns_of
+from dmlcore.reproduce.parsing import columns_as_text, columns_of
 from dmlcore.reproduce.recommending import events_of
 from dmlcore.trace.calibration import fit_cluster
 
@@ -78,11 +77,7 @@ def of_log(given: RealStragglersParameters) -> Job:
     try:
         return Job(sized(read("job", given.job, columns, None, events), given.batch_size))
     except ValueError as error:  # columns are given as text here
-        raise ValueError(re.sub(r"\{('.*?)\}", _as_text, str(error))) from None
-
-
-def _as_text(columns: re.Match[str]) -> str:
-    return ",".join(f"{role}=..." for role in re.findall(r"'(\w+)':", columns[1]))
+        raise ValueError(columns_as_text(str(error), "columns=")) from None
 
 
 def rates_of(given: RealStragglersParameters) -> tuple[float, ...]:
