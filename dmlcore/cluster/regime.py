@@ -152,7 +152,9 @@ def with_load(
     with checks.within("rho"):
         seconds = seconds_per_push(idle, aim, problem, batch_size)
     work = work or {"push": 1.0}
-    each = {f"seconds_per_{kind}": seconds * share / sum(work.values()) for kind, share in work.items()}
+    each: dict[str, Any] = {
+        f"seconds_per_{kind}": seconds * share / sum(work.values()) for kind, share in work.items()
+    }
     return dataclasses.replace(idle, server=dataclasses.replace(server, **each))
 
 

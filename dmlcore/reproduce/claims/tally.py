@@ -21,9 +21,16 @@ class Tally(NamedTuple):
     """The claims of one source, counted by verdict."""
 
     source: Source
-    group: str  # the source in words
     counts: dict[str, int]  # verdict -> number of claims, without zeros
-    total: int
+
+    @property
+    def group(self) -> str:
+        """The source in words."""
+        return GROUPS[self.source]
+
+    @property
+    def total(self) -> int:
+        return sum(self.counts.values())
 
 
 def tallies(results: Iterable[Result]) -> list[Tally]:
@@ -47,8 +54,8 @@ def tallies(results: Iterable[Result]) -> list[Tally]:
     [({'reproduced': 1}, 1)]
     """
     results = [*results]
-    found = [(source, group, verdicts(results, source)) for source, group in GROUPS.items()]
-    return [Tally(*each, total=sum(each[-1].values())) for each in found if each[-1]]
+    found = [Tally(source, verdicts(results, source)) for source in GROUPS]
+    return [tally for tally in found if tally.counts]
 
 
 def verdicts(results: Sequence[Result], *sources: Source) -> dict[str, int]:

@@ -268,7 +268,7 @@ def answer(name: str, job: Job, table: pd.DataFrame, links: str, moved: float, s
         mean=took.mean(),
         moved=moved,
         slowdown=why[SLOWDOWN],
-        shares=[f"{slow.get(cause, cause)} {share:.0%}" for cause, share in why.iloc[1:].items()],
+        shares=[f"{slow.get(str(cause), cause)} {share:.0%}" for cause, share in why.iloc[1:].items()],
         links=links,
         seeds=seeds,
         faster=faster.to_dict("records"),
