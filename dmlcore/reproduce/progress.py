@@ -57,16 +57,16 @@ class Display(Progress):
         self.add_task(key, total=sum(plan) or 1.0, done=0, cells=cells, plan=plan)
         self._line(key)
 
-    def advanced(self, key: str) -> None:
-        """Shows that one more code cell is finished."""
+    def advanced(self, key: str, folder: Path) -> None:
+        """Shows that one more code cell is finished, and says where the first picture of all jobs is.
+
+        The picture is shown as soon as there is one: a notebook saves its own in `folder`.
+        """
         task = self._task(key)
         done = task.fields["done"]
         self.update(task.id, advance=task.fields["plan"][done], done=done + 1)
         if time.monotonic() - self._spoken > LINE_SECONDS:
             self._line(key)
-
-    def drawn(self, key: str, folder: Path) -> None:
-        """Says where the first picture of a run is, as soon as a notebook has saved it in a folder."""
         if not self._pictured and (pictures := sorted(folder.glob("*.[ps][nv]g"))):
             self._pictured = True
             self.console.print(f"{key:<12} first picture: {pictures[0]}", soft_wrap=True)

@@ -210,11 +210,6 @@ def _execute(
     (staging / "figures").mkdir()
     cells = len(_code(nbformat.read(template, as_version=4))) + 1
     display.started(job.key, manifest.expected_seconds(job, folders, cells), cells)
-
-    def advanced(**_: Any) -> None:
-        display.advanced(job.key)
-        display.drawn(job.key, staging / "figures")
-
     try:
         executed = papermill.execute_notebook(
             str(template),
@@ -225,7 +220,7 @@ def _execute(
             progress_bar=False,
             kernel_manager_class=LocalKernel.keeping(journal),
             resources={"metadata": {"path": str(folders.notebooks)}},
-            on_cell_executed=advanced,
+            on_cell_executed=lambda **_: display.advanced(job.key, staging / "figures"),
         )
     except Exception as error:  # including a kernel that dies or does not start
         text = f"{type(error).__name__}: {error}"
