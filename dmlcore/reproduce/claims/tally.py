@@ -97,11 +97,11 @@ def told(results: Iterable[Result]) -> list[str]:
     results = [*results]
     lines = []
     for tally in tallies(results):
-        told = ", ".join(f"{count} {verdict}" for verdict, count in tally.counts.items())
-        lines.append(f"{tally.total} {tally.group}: {told}")
+        listed = ", ".join(f"{count} {verdict}" for verdict, count in tally.counts.items())
+        lines.append(f"{tally.total} {tally.group}: {listed}")
     if found := settings(results):
-        told = ", ".join(f"{outcome} in {count}" for outcome, count in found.items())
-        lines.append(f"{sum(found.values())} setting{'s' * (sum(found.values()) != 1)}: {told}")
+        listed = ", ".join(f"{outcome} in {count}" for outcome, count in found.items())
+        lines.append(f"{sum(found.values())} setting{'s' * (sum(found.values()) != 1)}: {listed}")
     return lines
 
 
