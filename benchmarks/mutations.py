@@ -253,8 +253,8 @@ labels-shifted data/formats.py test_data.py
 - labels.copy()
 + np.roll(labels, 1)
 exit-code reproduce/command.py test_runner.py test_command.py
-- int(bool(faults or failed))
-+ int(bool(faults))
+- faults.append(f"failed:
++ console.print(f"failed:
 force-unused reproduce/command.py test_runner.py test_command.py
 - if given.force or job in own or not manifest
 + if job in own or not manifest

@@ -9,7 +9,7 @@ import pytest
 
 from dmlcore.methods import aggregate, codecs, loads, policies, transport
 from dmlcore.problems import PROBLEMS
-from dmlcore.reproduce import manifest
+from dmlcore.reproduce import claims
 from dmlcore.reproduce.papers import PAPERS
 from dmlcore.reproduce.site import results
 
@@ -130,7 +130,7 @@ def test_a_page_shows_every_picture_of_each_scale_once(key):
 
 @pytest.mark.parametrize("key", PAPERS)
 def test_every_claim_that_was_measured_has_a_finding(key):
-    for result in manifest.ledger(ROOT / "figures" / key).claims:
+    for result in claims.known(ROOT / "figures" / key).claims:
         finding = PAPERS[key].findings.get(result.id, "")
         if result.verdict != "not run":
             assert 1 <= len(re.findall(r"(?<!et al)[.?!](?= |$)", finding)) <= 3, result.id

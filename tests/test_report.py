@@ -10,6 +10,7 @@ import pytest
 import tiny_papers
 
 from dmlcore.reproduce import claims, manifest, report
+from dmlcore.reproduce.claims.tally import GROUPS
 from dmlcore.reproduce.manifest import Folders, PaperJob
 from dmlcore.reproduce.texts import Answer, Comparison, Summary
 
@@ -181,7 +182,7 @@ def test_pictures_of_both_scales_stand_together(folders):
 def test_a_reader_meets_answers_first_and_checks_of_our_own_work_last(folders):
     """All claims have findings; those of theory and conformance are folded."""
     output = folders.figures / "swift"
-    made = [CLAIM.model_copy(update={"id": source, "source": source}) for source in report.GROUPS]
+    made = [CLAIM.model_copy(update={"id": source, "source": source}) for source in GROUPS]
     paper = replace(PAPERS["swift"], claims=tuple(reversed(made)))
     paper.conclude(
         {each.id: [1.5, 2.5, float(place)] for place, each in enumerate(made)},

@@ -126,8 +126,16 @@ def with_ratio(cluster: Any, ratio: float, problem: Any, batch_size: int) -> Any
     return scaled((aim - server) / own)
 
 
-def with_load(cluster: Any, load: float, problem: Any, batch_size: int) -> Any:
-    """Returns a cluster with the seconds per push that make the server's load `load`; its link stays.
+def with_load(
+    cluster: Any, load: float, problem: Any, batch_size: int, work: Mapping[str, float] | None = None
+) -> Any:
+    """Returns a cluster whose server's processor makes its load `load`; the server's link stays.
+
+    Args:
+        cluster, problem, batch_size: as for `regime`.
+        load: rho; 0: the processor takes no time.
+        work: "push", "pull" or "update" -> its share of the processor's time, in any unit. Default: None, all
+            is the push's.
 
     Raises:
         ValueError: the load, rho, is less than what the server's link alone makes, or too large.
@@ -142,7 +150,11 @@ def with_load(cluster: Any, load: float, problem: Any, batch_size: int) -> Any:
         checks.fail("rho", load, f"a number >= {least:.3g} (from the server's link alone)")
     with checks.within("rho"):
         seconds = seconds_per_push(idle, aim, problem, batch_size)
-    return dataclasses.replace(idle, server=dataclasses.replace(server, seconds_per_push=seconds))
+    work = work or {"push": 1.0}
+    each: dict[str, Any] = {
+        f"seconds_per_{kind}": seconds * share / sum(work.values()) for kind, share in work.items()
+    }
+    return dataclasses.replace(idle, server=dataclasses.replace(server, **each))
 
 
 def _sizes(problem: Any) -> Sizes:

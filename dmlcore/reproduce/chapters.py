@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import base64
 import struct
-from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple, get_args
+from typing import NamedTuple
 
 from dmlcore import files
 from dmlcore.reproduce import claims, manifest
-from dmlcore.reproduce.claims import Ledger, Made, Result, Source, Verdict, show
+from dmlcore.reproduce.claims import Ledger, Made, Result, Source, show
 from dmlcore.reproduce.claims.ledger import commands as commands_of
 from dmlcore.reproduce.claims.show import Row
+from dmlcore.reproduce.claims.tally import verdicts
 from dmlcore.reproduce.manifest import Folders
 from dmlcore.reproduce.paper import FULL, SCALES, Paper
 from dmlcore.reproduce.progress import seconds
@@ -55,11 +55,6 @@ class Group(NamedTuple):
 
     source: Source
     claims: Sequence[Stated]
-
-    @property
-    def counts(self) -> list[tuple[str, int]]:
-        """How many have each verdict; those that repeat others are not counted."""
-        return _counted(self.claims)
 
     @property
     def heading(self) -> str:
@@ -110,7 +105,7 @@ class Chapter:
     """Everything that is shown of a paper."""
 
     paper: Paper
-    told: Sequence[str]  # the tallies of its claims
+    ledger: Ledger
     groups: Sequence[Group]
     pictures: Sequence[Picture]
     kinds: Mapping[str, str]  # word -> "claim" or "picture", where it is the id or the name of one of these
@@ -126,36 +121,58 @@ class Chapter:
         }
         return {scale: found for scale, found in shots.items() if found}
 
-    def counts(self, *sources: Source) -> list[tuple[str, int]]:
+    @property
+    def told(self) -> list[str]:
+        """The tallies of its claims, in words."""
+        return claims.told(self.ledger.claims)
+
+    def counts(self, *sources: Source) -> dict[str, int]:
         """Returns how many claims have each verdict, of some sources; by default of all."""
-        groups = [group for group in self.groups if group.source in (sources or HEADINGS)]
-        return _counted([each for group in groups for each in group.claims])
+        return verdicts(self.ledger.claims, *sources)
 
 
-def _counted(stated: Iterable[Stated]) -> list[tuple[str, int]]:
-    counts = Counter(each.result.verdict for each in stated if not each.repeats)
-    return [(verdict, counts[verdict]) for verdict in get_args(Verdict) if counts[verdict]]
+def ledgers(
+    folders: Folders, papers: Mapping[str, Paper], *, local: bool = False
+) -> tuple[list[Ledger], list[str]]:
+    """Returns the ledgers of the papers, in their order, and messages about files that are not valid.
+
+    They are the published ones. With `local`, what the last runs on this machine have measured at other
+    parameters, or on more seeds, replaces what is published.
+    """
+    found: dict[str, Ledger] = {}
+    faults = []
+    paths = sorted(folders.figures.glob(f"*/{claims.LEDGER}"))
+    if local:
+        places = [manifest.place(key, scale) for key in papers for scale in SCALES]
+        made = [manifest.made(place, folders) for place in places if manifest.latest(place, folders)]
+        paths += [folder / claims.LEDGER for folder in made]
+    for path in filter(Path.is_file, paths):
+        try:
+            ledger = claims.read(path)
+        except ValueError as error:
+            faults.append(str(error))
+        else:
+            found[ledger.paper] = claims.merge(found.get(ledger.paper), ledger, again=False)
+    return [found[key] for key in papers if key in found], faults
 
 
 def chapters(
-    ledgers: Iterable[Ledger],
     folders: Folders,
     papers: Mapping[str, Paper],
     *,
     local: bool = False,
     failed: Collection[str] = (),
 ) -> list[Chapter]:
-    """Returns a chapter for each ledger.
+    """Returns a chapter for each paper that has a ledger.
 
     Args:
-        ledgers: of papers in the registry, in their order.
-        folders: where their figures are.
+        folders: where ledgers and figures are.
         papers: the registry.
         local: whether the last runs on this machine come before what is published.
         failed: places whose newest run failed.
     """
     found = []
-    for ledger in ledgers:
+    for ledger in ledgers(folders, papers, local=local)[0]:
         paper = papers[ledger.paper]
         pictures = _pictures(paper, folders, local)
         stated = _stated(ledger, paper, pictures)
@@ -164,8 +181,7 @@ def chapters(
         kinds = dict.fromkeys(pictures, "picture") | {each.row.claim: "claim" for each in stated}
         runs = [_run(place, ledger, folders, paper, local) for place in range(len(ledger.runs))]
         lost = [scale for scale in SCALES if manifest.place(paper.key, scale) in failed]
-        told = claims.told(ledger.claims)
-        found.append(Chapter(paper, told, groups, [*pictures.values()], kinds, runs, lost))
+        found.append(Chapter(paper, ledger, groups, [*pictures.values()], kinds, runs, lost))
     return found
 
 

@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.table import Table
 
 from dmlcore import checks
-from dmlcore.reproduce import agreement, arithmetic, claims, manifest, recommending, report, runner
+from dmlcore.reproduce import agreement, arithmetic, chapters, claims, manifest, recommending, report, runner
 from dmlcore.reproduce.manifest import Folders, PaperJob
 from dmlcore.reproduce.paper import SETTINGS, unsealed
 from dmlcore.reproduce.papers import PAPERS, Paper, Parameters
@@ -51,7 +51,7 @@ def installed() -> NoReturn:
 
 def main(arguments: Sequence[str], *, root: Path, papers: Mapping[str, Paper] = PAPERS) -> int:
     """Runs the arguments of a command line in the repository at `root`; returns the exit code."""
-    console = Console(width=None if sys.stdout.isatty() else 120)
+    console = Console(width=None if sys.stdout.isatty() else 120, highlight=False)
     try:
         match arguments:
             case ["test", *rest]:
@@ -141,7 +141,7 @@ def reproduce(
     published = [job for job in jobs if given.publish and job.paper.published]
     for job in published:
         runner.check_writable(folders.figures / job.place)
-        path = folders.figures / job.key / "claims.json"
+        path = folders.figures / job.key / claims.LEDGER
         try:
             known = claims.read(path) if path.exists() else None
         except ValueError as error:
@@ -159,7 +159,7 @@ def reproduce(
             if job not in todo:
                 display.ended(Outcome(job.key, "skipped"))
         outcomes = runner.run(todo, folders, display, parallel=given.jobs)
-    ledgers, faults = report.ledgers(folders, papers, local=True)
+    ledgers, faults = chapters.ledgers(folders, papers, local=True)
     failed = [outcome.key for outcome in outcomes if outcome.status == "failed"]
     asked = {job.key: job.place for job in jobs if job.key not in failed and job not in own}
     for job in own:
@@ -168,51 +168,50 @@ def reproduce(
     if shown := [result for ledger in ledgers if ledger.paper in asked for result in ledger.claims]:
         console.print(claims.table(shown))
         for line in claims.told(shown):
-            console.print(line, highlight=False)
+            console.print(line)
         compare(console, asked, folders)
     if public := [job for job in published if job.key not in failed]:
         runner.publish(public, folders)
         results.write(folders.root, papers)
     if ledgers and len(own) < len(jobs):
         path = report.write(folders, papers, [job.place for job in jobs if job.key in failed])
-        console.print(f"report: {path}", highlight=False, soft_wrap=True)
-    for fault in faults:
-        console.print(fault, style="red", markup=False, soft_wrap=True)
+        console.print(f"report: {path}", soft_wrap=True)
     if failed:
         earlier = "; the report shows their previous runs, if there are any" if len(own) < len(jobs) else ""
-        told = f"failed: {', '.join(failed)}{earlier}"
-        console.print(told, style="red", markup=False, soft_wrap=True)
-    return int(bool(faults or failed))
+        faults.append(f"failed: {', '.join(failed)}{earlier}")
+    for fault in faults:
+        console.print(fault, style="red", markup=False, soft_wrap=True)
+    return int(bool(faults))
 
 
 def tell(console: Console, job: PaperJob, folders: Folders) -> None:
     """Prints what a run that judges no claims has found, and where its results are."""
     folder = folders.runs / job.place
     if (answer := folder / "figures" / ANSWER).is_file():
-        console.print(answer.read_text(encoding="utf-8"), highlight=False, markup=False)
-    console.print(f"notebook: {folder / job.paper.notebook}", highlight=False, soft_wrap=True)
-    console.print(f"tables and pictures: {folder / 'figures'}", highlight=False, soft_wrap=True)
+        console.print(answer.read_text(encoding="utf-8"), markup=False)
+    console.print(f"notebook: {folder / job.paper.notebook}", soft_wrap=True)
+    console.print(f"tables and pictures: {folder / 'figures'}", soft_wrap=True)
 
 
 def compare(console: Console, places: Mapping[str, str], folders: Folders) -> None:
     """Prints how runs agree with the published ledgers: papers and the places of their results."""
     found = []
     for key, place in sorted(places.items()):
-        own, old = manifest.ledger(manifest.made(place, folders)), manifest.ledger(folders.figures / key)
+        own, old = map(claims.known, (manifest.made(place, folders), folders.figures / key))
         if own is None:
             continue
         if old is None:
-            console.print(f"{place}: there are no published results to compare with", highlight=False)
+            console.print(f"{place}: there are no published results to compare with")
         elif (agrees := agreement.agreement(old, own)) is None:
             told = f"{place}: nothing that is published was measured at this scale with these parameters"
-            console.print(told, highlight=False, soft_wrap=True)
+            console.print(told, soft_wrap=True)
         else:
             found.append(agrees)
     if found:
         whole = agreement.total(found)
-        console.print(f"compared with the published ledgers: {whole}", highlight=False)
+        console.print(f"compared with the published ledgers: {whole}")
         for difference in whole.differences:
-            console.print(f"  {difference}", markup=False, highlight=False, soft_wrap=True)
+            console.print(f"  {difference}", markup=False, soft_wrap=True)
 
 
 def obtain(job: PaperJob) -> None:
@@ -245,7 +244,7 @@ def overview(console: Console, papers: Mapping[str, Paper]) -> int:
 
 def check(console: Console, folders: Folders, papers: Mapping[str, Paper]) -> int:
     """Checks that ledgers follow from samples and have the declared claims, and that nothing was edited."""
-    paths = report.ledger_paths(folders.figures)
+    paths = sorted(folders.figures.glob(f"*/{claims.LEDGER}"))
     faults = []
     for path in paths:
         paper = papers.get(path.parent.name)
@@ -260,7 +259,7 @@ def check(console: Console, folders: Folders, papers: Mapping[str, Paper]) -> in
     pages = [path.relative_to(folders.root) for path, _ in results.old(folders.root, papers)]
     faults += [f"{page}: not the results of the ledgers (`docs --pages` writes them)" for page in pages]
     sys.stderr.writelines(f"{fault}\n" for fault in faults)
-    console.print(f"{len(paths)} files checked, {len(faults) or 'no'} disagreements", highlight=False)
+    console.print(f"{len(paths)} files checked, {len(faults) or 'no'} disagreements")
     return int(bool(faults))
 
 

@@ -10,7 +10,6 @@ from pydantic import BaseModel
 
 from dmlcore import files
 from dmlcore.reproduce import claims
-from dmlcore.reproduce.claims.ledger import known
 from dmlcore.reproduce.paper import FULL, SETTINGS, Paper, Parameters
 
 OWN = "own"  # the folder of runs that judge no claims
@@ -131,12 +130,7 @@ def finished(job: PaperJob, folders: Folders) -> bool:
     copy = folders.runs / job.place / job.paper.notebook
     if not old or not copy.exists() or old.inputs != inputs(job, folders):
         return False
-    return not job.paper.claims or ledger(made(job.place, folders)) is not None
-
-
-def ledger(folder: Path) -> claims.Ledger | None:
-    """Returns the ledger in a folder, or None if none can be read."""
-    return known(folder / "claims.json")
+    return not job.paper.claims or claims.known(made(job.place, folders)) is not None
 
 
 def expected_seconds(job: PaperJob, folders: Folders, cells: int) -> list[float] | None:

@@ -15,7 +15,7 @@ from pydantic_core import PydanticCustomError
 
 from dmlcore import checks, files
 from dmlcore.reproduce import claims, kept
-from dmlcore.reproduce.claims.ledger import hashed, known
+from dmlcore.reproduce.claims.ledger import hashed
 from dmlcore.reproduce.claims.model import Claim
 from dmlcore.reproduce.texts import Card, Comparison, Summary, read
 
@@ -232,11 +232,11 @@ class Paper:
             versions=claims.versions(),
         )
         ledger = claims.Ledger(paper=self.key, runs=(made,), claims=results)
-        claims.write(Path(parameters.output) / "claims.json", ledger)
+        claims.write(Path(parameters.output) / claims.LEDGER, ledger)
         if settings:
             sealed = {**settings, "digest": hashed(settings)}
             files.write(Path(parameters.output) / SETTINGS, json.dumps(sealed, indent=1) + "\n")
-        published = known(FIGURES / self.key / "claims.json")
+        published = claims.known(FIGURES / self.key)
         results = claims.merge(published, ledger, again=False).claims
         shown = claims.frame(results, self.findings).style  # a Styler does not truncate texts
         return shown.set_table_styles([{"selector": "td, th", "props": "text-align: left"}])

@@ -86,6 +86,19 @@ def columns_of(text: str) -> list[tuple[str, Any]]:
     return found
 
 
+def columns_as_text(message: str, option: str) -> str:
+    """Returns a message about columns={...} with the option in its place, as `columns_of` reads it.
+
+    >>> columns_as_text("expected columns, got none; try columns={'worker': ..., 'end': ...}", "--columns ")
+    'expected columns, got none; try --columns worker=...,end=...'
+    """
+
+    def told(columns: re.Match[str]) -> str:
+        return option + ",".join(f"{role}=..." for role in re.findall(r"'(\w+)':", columns[1]))
+
+    return re.sub(r"columns=\{(.*?)\}", told, message)
+
+
 KINDS: dict[str, Callable[[str], Any]] = {
     "whole": _number(int, "a whole number >= 1"),
     "positive": _number(float, "a number > 0"),

@@ -57,19 +57,19 @@ class Display(Progress):
         self.add_task(key, total=sum(plan) or 1.0, done=0, cells=cells, plan=plan)
         self._line(key)
 
-    def advanced(self, key: str) -> None:
-        """Shows that one more code cell is finished."""
+    def advanced(self, key: str, folder: Path) -> None:
+        """Shows that one more code cell is finished, and says where the first picture of all jobs is.
+
+        The picture is shown as soon as there is one: a notebook saves its own in `folder`.
+        """
         task = self._task(key)
         done = task.fields["done"]
         self.update(task.id, advance=task.fields["plan"][done], done=done + 1)
         if time.monotonic() - self._spoken > LINE_SECONDS:
             self._line(key)
-
-    def drawn(self, key: str, folder: Path) -> None:
-        """Says where the first picture of a run is, as soon as a notebook has saved it in a folder."""
         if not self._pictured and (pictures := sorted(folder.glob("*.[ps][nv]g"))):
             self._pictured = True
-            self.console.print(f"{key:<12} first picture: {pictures[0]}", highlight=False, soft_wrap=True)
+            self.console.print(f"{key:<12} first picture: {pictures[0]}", soft_wrap=True)
 
     def ended(self, outcome: Outcome) -> None:
         """Shows that a job has ended, or was skipped."""
@@ -78,9 +78,9 @@ class Display(Progress):
         skipped = outcome.status == "skipped"
         took = ": unchanged since its last run" if skipped else f" in {seconds(outcome.seconds)}"
         status = f"[{COLORS[outcome.status]}]{outcome.status}[/]"
-        self.console.print(f"{outcome.key:<12} {status}{took}", highlight=False)
+        self.console.print(f"{outcome.key:<12} {status}{took}")
         if outcome.message:
-            self.console.print(f"  {outcome.message}", markup=False, highlight=False, soft_wrap=True)
+            self.console.print(f"  {outcome.message}", markup=False, soft_wrap=True)
 
     def _task(self, key: str) -> Task:
         return next(task for task in self.tasks if task.description == key)
@@ -93,4 +93,4 @@ class Display(Progress):
         task = self._task(key)
         left = "" if task.time_remaining is None else f", about {seconds(task.time_remaining)} left"
         said = f"{task.fields['done']}/{task.fields['cells']} cells, {seconds(task.elapsed or 0)}{left}"
-        self.console.print(f"{key:<12} {said}", highlight=False)
+        self.console.print(f"{key:<12} {said}")

@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.table import Table
 
 from dmlcore import calls, checks, files, pages
-from dmlcore.reproduce.parsing import COMMANDS
+from dmlcore.reproduce.parsing import COMMANDS, columns_as_text
 
 PROBLEMS = ("digits_mlp", "logistic_regression", "linear_regression", "matrix_factorization", "mnist_lenet",
             "cifar10_cnn", "cifar10_lenet")  # fmt: skip
@@ -67,20 +67,20 @@ def recommend(console: Console, given: argparse.Namespace, root: Path) -> int:
         )
     hidden = ["samples", "MB sent"]  # columns that only the page shows
     console.print(_shown(readable(found.table).drop(columns=hidden).reset_index(names="method")))
-    console.print(found.why, highlight=False, markup=False)
+    console.print(found.why, markup=False)
     for note in (*found.notes, LEGEND):
-        console.print(f"- {note}", highlight=False, markup=False)
+        console.print(f"- {note}", markup=False)
     page = functools.partial(pages.template(__file__, "recommend.html.jinja").render, body=html(found))
     files.write(path, page())  # kept if the values of an axis turn out not to be possible
     if over and not found.interrupted:
         tuned = "as they are" if given.over_budget is None else "tuned again for each cluster"
         frame = found.over(**over, budget=given.over_budget, progress=console.is_terminal)
-        console.print(f"What if, with settings and learning rates {tuned}:", highlight=False)
+        console.print(f"What if, with settings and learning rates {tuned}:")
         rounded = frame.drop(columns="tuned").round(3)
         console.print(_shown(rounded))
         map_of = _map(frame, [*over]) if len(over) == 2 else None
         files.write(path, page(tuned=tuned, table=rounded.to_html(border=0, index=False), map=map_of))
-    console.print(f"page: {path}", highlight=False, soft_wrap=True, markup=False)
+    console.print(f"page: {path}", soft_wrap=True, markup=False)
     return 130 if found.interrupted else 0
 
 
@@ -120,12 +120,9 @@ def typed(message: str) -> str:
     >>> typed("cluster: expected a file that exists, got 'tasks.csv'")
     "RECORD: expected a file that exists, got 'tasks.csv'"
     >>> typed("cluster: expected columns, got none; try columns={'worker': ..., 'end': ...}")
-    'RECORD: expected columns, got none; try --columns worker=... --columns end=...'
+    'RECORD: expected columns, got none; try --columns worker=...,end=...'
     """
-    roles = re.search(r"columns=\{(.*?)\}", message)
-    if roles:
-        told = " ".join(f"--columns {role}=..." for role in re.findall(r"'(\w+)':", roles[1]))
-        message = message.replace(roles[0], told)
+    message = columns_as_text(message, "--columns ")
     message = re.sub(r"events='([^']*)'", r"--events '\1'", message)
     words = {"cluster, frame": "RECORD", "cluster": "RECORD", "frame": "RECORD"}
     words |= {word.strip("-").replace("-", "_"): word for word in COMMANDS["recommend"]["arguments"]}

@@ -9,8 +9,6 @@ there. A notebook of full scale saves the finished runs of its comparisons in `r
 continues from there.
 """
 
-import hashlib
-import json
 import os
 import shutil
 import tempfile
@@ -23,10 +21,9 @@ from typing import Any, cast
 
 from dmlcore import files
 from dmlcore.reproduce import claims, manifest
+from dmlcore.reproduce.claims.ledger import hashed
 from dmlcore.reproduce.manifest import Folders, PaperJob
 from dmlcore.reproduce.progress import Display, Outcome
-
-LEDGER = "claims.json"
 
 
 class NotebookFailed(Exception):
@@ -91,15 +88,15 @@ def publish(jobs: Iterable[PaperJob], folders: Folders) -> None:
     with _alone(folders.runs):
         for job in jobs:
             source, target = manifest.made(job.place, folders), folders.figures / job.place
-            names = [path.relative_to(source) for path in files.tree(source) if path.name != LEDGER]
+            names = [path.relative_to(source) for path in files.tree(source) if path.name != claims.LEDGER]
             with ExitStack() as moves:  # moves happen in reverse order
-                if (made := manifest.ledger(source)) is not None:
-                    whole = folders.figures / job.key / LEDGER
-                    merged = claims.merge(manifest.ledger(whole.parent), made)
+                if (made := claims.known(source)) is not None:
+                    whole = folders.figures / job.key / claims.LEDGER
+                    merged = claims.merge(claims.known(whole.parent), made)
                     claims.write(moves.enter_context(files.aside(whole)), merged)
                 for name in names:
                     _copy(source / name, moves.enter_context(files.aside(target / name)))
-            for path in {*files.tree(target)} - {target / name for name in [*names, Path(LEDGER)]}:
+            for path in {*files.tree(target)} - {target / name for name in [*names, Path(claims.LEDGER)]}:
                 path.unlink()
 
 
@@ -192,7 +189,7 @@ def _journal(job: PaperJob, folders: Folders, made_from: dict[str, Any]) -> Path
     """
     if job.parameters.scale != "full":
         return None
-    known = hashlib.sha256(json.dumps(made_from, sort_keys=True).encode()).hexdigest()[:16]
+    known = hashed(made_from)
     journal = folders.runs / f"{job.key}.journal-{known}"
     for other in folders.runs.glob(f"{job.key}.journal-*"):
         if other != journal:
@@ -213,11 +210,6 @@ def _execute(
     (staging / "figures").mkdir()
     cells = len(_code(nbformat.read(template, as_version=4))) + 1
     display.started(job.key, manifest.expected_seconds(job, folders, cells), cells)
-
-    def advanced(**_: Any) -> None:
-        display.advanced(job.key)
-        display.drawn(job.key, staging / "figures")
-
     try:
         executed = papermill.execute_notebook(
             str(template),
@@ -228,7 +220,7 @@ def _execute(
             progress_bar=False,
             kernel_manager_class=LocalKernel.keeping(journal),
             resources={"metadata": {"path": str(folders.notebooks)}},
-            on_cell_executed=advanced,
+            on_cell_executed=lambda **_: display.advanced(job.key, staging / "figures"),
         )
     except Exception as error:  # including a kernel that dies or does not start
         text = f"{type(error).__name__}: {error}"
@@ -247,9 +239,9 @@ def _examine(job: PaperJob, staging: Path) -> None:
     """Checks that a notebook has written the files and claims that its paper declares."""
     figures = staging / "figures"
     missing = [name for name in job.paper.captions(job.parameters.scale) if not (figures / name).is_file()]
-    ledger = figures / LEDGER
+    ledger = figures / claims.LEDGER
     if job.paper.claims and not ledger.is_file():
-        missing.append(LEDGER)
+        missing.append(claims.LEDGER)
     if missing:
         raise NotebookFailed(f"the notebook did not write {', '.join(missing)}")
     if job.paper.claims and (faults := claims.recheck(ledger, job.paper.claims)):

@@ -12,6 +12,8 @@ from dmlcore import files
 from dmlcore.reproduce.claims.model import TEXTS, Claim, Ledger, Made, Part, Result, first_fault
 from dmlcore.reproduce.claims.rules import combine, outcome
 
+LEDGER = "claims.json"  # the file, in a folder of results
+
 
 def write(path: Path, ledger: Ledger) -> None:
     """Writes claims.json, completely or not at all: strict JSON, the same bytes for the same ledger.
@@ -61,10 +63,10 @@ def read(path: Path) -> Ledger:
         raise ValueError(f"{path}: {first_fault(error)}") from None
 
 
-def known(path: Path) -> Ledger | None:
-    """Returns the ledger in a file, or None if none can be read."""
+def known(folder: Path) -> Ledger | None:
+    """Returns the ledger in a folder, or None if none can be read."""
     try:
-        return read(path)
+        return read(folder / LEDGER)
     except (OSError, ValueError):
         return None
 

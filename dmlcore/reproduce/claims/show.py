@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple, get_args
+from typing import TYPE_CHECKING, NamedTuple
 
 from dmlcore.reproduce.claims.model import Outcome, Part, Range, Result
-from dmlcore.reproduce.claims.tally import told
+from dmlcore.reproduce.claims.tally import counts, told
 from dmlcore.reproduce.markdown import table as written
 
 if TYPE_CHECKING:
@@ -53,11 +52,9 @@ def expectation(expected: Range, unit: str = "") -> str:
     ('>= 1.2x', '<= 3 s', '1 to 2', '5')
     """
     low, high = expected
-    if low == high:
-        return number(low, unit)
-    if high is None:
-        return f">= {number(low, unit)}"
-    return f"<= {number(high, unit)}" if low is None else f"{number(low)} to {number(high, unit)}"
+    if low is None:
+        return f"<= {number(high, unit)}"
+    return f">= {number(low, unit)}" if high is None else interval((low, high), unit)
 
 
 def interval(ends: tuple[float, float] | None, unit: str = "") -> str:
@@ -102,8 +99,7 @@ def counted(result: Result) -> str:
     """
     if len(result.parts) == 1:
         return ""
-    counts = Counter(part.outcome for part in result.parts)
-    first, *others = [(outcome, counts[outcome]) for outcome in get_args(Outcome) if counts[outcome]]
+    first, *others = counts(Outcome, [part.outcome for part in result.parts]).items()
     whole = f"{first[0]} in {first[1]} of {len(result.parts)} settings"
     return ", ".join([whole, *(f"{outcome} in {count}" for outcome, count in others)])
 
@@ -130,7 +126,7 @@ COLUMNS = Row._fields[:-2]  # of a data frame
 
 def row(result: Result, part: Part | None = None) -> Row:
     """Returns the row of a claim, or of one of its settings."""
-    outcome, counts = (part.outcome, "") if part else (result.verdict, counted(result))
+    outcome, numbers = (part.outcome, "") if part else (result.verdict, counted(result))
     return Row(
         result.id,
         part.label if part else "",
@@ -140,9 +136,9 @@ def row(result: Result, part: Part | None = None) -> Row:
         result.metric,
         expectation(result.expected, result.unit),
         *_numbers(result, [part] if part else result.parts),
-        outcome + (f" ({counts})" if counts else ""),
+        outcome + (f" ({numbers})" if numbers else ""),
         outcome,
-        counts,
+        numbers,
     )
 
 

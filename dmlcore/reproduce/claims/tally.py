@@ -3,7 +3,7 @@
 import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple, get_args
+from typing import Any, NamedTuple, get_args
 
 from dmlcore.reproduce.claims.model import Outcome, Result, Source, Verdict
 
@@ -20,9 +20,17 @@ ROUNDING = 1e-5  # tolerance for ratios of samples, which have six significant d
 class Tally(NamedTuple):
     """The claims of one source, counted by verdict."""
 
-    group: str  # the source in words
-    counts: list[tuple[str, int]]  # (verdict, number of claims), without zeros
-    total: int
+    source: Source
+    counts: dict[str, int]  # verdict -> number of claims, without zeros
+
+    @property
+    def group(self) -> str:
+        """The source in words."""
+        return GROUPS[self.source]
+
+    @property
+    def total(self) -> int:
+        return sum(self.counts.values())
 
 
 def tallies(results: Iterable[Result]) -> list[Tally]:
@@ -43,18 +51,29 @@ def tallies(results: Iterable[Result]) -> list[Tally]:
     >>> claim = Claim(id="e-1", paper="e", statement="No worker waits under ASP", source="ours", data="none",
     ...               metric="smallest share of time spent computing", expected=(0.99, 1), regime="any")
     >>> [(tally.counts, tally.total) for tally in tallies([judge(claim, [1.0] * 8)])]
-    [([('reproduced', 1)], 1)]
+    [({'reproduced': 1}, 1)]
     """
-    found = list(results)
-    again = repeats(found)
-    once = [result for result in found if result.id not in again]
-    tallied = []
-    for source, group in GROUPS.items():
-        counted = Counter(result.verdict for result in once if result.source == source)
-        counts = [(verdict, counted[verdict]) for verdict in get_args(Verdict) if counted[verdict]]
-        if counts:
-            tallied.append(Tally(group, counts, counted.total()))
-    return tallied
+    results = [*results]
+    found = [Tally(source, verdicts(results, source)) for source in GROUPS]
+    return [tally for tally in found if tally.counts]
+
+
+def verdicts(results: Sequence[Result], *sources: Source) -> dict[str, int]:
+    """Returns how many claims of some sources, by default of all, have each verdict; see `tallies`."""
+    own = [result for result in once(results) if result.source in (sources or GROUPS)]
+    return counts(Verdict, [result.verdict for result in own])
+
+
+def counts(kind: Any, words: Iterable[str]) -> dict[str, int]:
+    """Returns how often each word of a kind, `Outcome` or `Verdict`, is there: in their order, no zeros."""
+    found = Counter(words)
+    return {word: found[word] for word in get_args(kind) if found[word]}
+
+
+def once(results: Sequence[Result]) -> list[Result]:
+    """Returns the results without those that repeat an earlier one."""
+    again = repeats(results)
+    return [result for result in results if result.id not in again]
 
 
 def told(results: Iterable[Result]) -> list[str]:
@@ -76,13 +95,14 @@ def told(results: Iterable[Result]) -> list[str]:
     ['1 our own: 1 reproduced', '1 setting: holds in 1']
     """
     results = [*results]
-    found = settings(results)
-    counts = ", ".join(f"{outcome} in {count}" for outcome, count in found.items())
-    total = f"{sum(found.values())} setting{'s' * (sum(found.values()) != 1)}: {counts}"
-    return [
-        f"{tally.total} {tally.group}: " + ", ".join(f"{count} {verdict}" for verdict, count in tally.counts)
-        for tally in tallies(results)
-    ] + [total] * bool(found)
+    lines = []
+    for tally in tallies(results):
+        listed = ", ".join(f"{count} {verdict}" for verdict, count in tally.counts.items())
+        lines.append(f"{tally.total} {tally.group}: {listed}")
+    if found := settings(results):
+        listed = ", ".join(f"{outcome} in {count}" for outcome, count in found.items())
+        lines.append(f"{sum(found.values())} setting{'s' * (sum(found.values()) != 1)}: {listed}")
+    return lines
 
 
 def settings(results: Sequence[Result]) -> dict[str, int]:
@@ -100,9 +120,7 @@ def settings(results: Sequence[Result]) -> dict[str, int]:
     >>> settings([])
     {}
     """
-    again = repeats(results)
-    counted = Counter(part.outcome for result in results if result.id not in again for part in result.parts)
-    return {outcome: counted[outcome] for outcome in get_args(Outcome) if counted[outcome]}
+    return counts(Outcome, [part.outcome for result in once(results) for part in result.parts])
 
 
 def repeats(results: Sequence[Result]) -> dict[str, str]:

@@ -244,5 +244,4 @@ def ratios(cost: pd.DataFrame, one: str, other: str, column: str) -> list[float]
     >>> ratios(pd.DataFrame({"time": [1.0, np.inf, 2.0, 3.0]}, index), "a", "b", "time")
     [0.5, inf]
     """
-    with np.errstate(invalid="ignore"):
-        return np.divide(*(np.asarray(cost[column][name], float) for name in (one, other))).tolist()
+    return (cost[column][one] / cost[column][other]).tolist()

@@ -9,7 +9,7 @@ import numpy as np
 import scipy
 
 from dmlcore.cluster import Cluster
-from dmlcore.cluster.regime import seconds_per_push
+from dmlcore.cluster.regime import with_load
 from dmlcore.experiments.study import Space, space
 from dmlcore.methods import policies
 from dmlcore.reproduce.papers.adaptive_sync_places import COMMUNICATION, Place
@@ -50,11 +50,7 @@ def cluster_of(place: Place, problem: Any, workers: int = 8) -> Cluster:
         return cluster.with_stragglers(4, fraction=place.slow) if place.slow else cluster
 
     cluster = linked(cost.ratio / linked(1.0).regime(problem, BATCH_SIZE).communication_ratio)
-    if not cost.server_load:
-        return cluster
-    seconds = seconds_per_push(cluster, cost.server_load, problem, BATCH_SIZE) / len(cost.work)
-    work: dict[str, Any] = {f"seconds_per_{kind}": seconds for kind in cost.work}
-    return cluster.with_server(**work)
+    return with_load(cluster, cost.server_load, problem, BATCH_SIZE, dict.fromkeys(cost.work, 1))
 
 
 def adaptive(late: float, threshold: int, **options: Any) -> Policy:

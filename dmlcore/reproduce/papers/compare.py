@@ -21,7 +21,7 @@ AGAIN = (EPISODES, LINKS, SERVER)  # clusters for matrix factorization, at both 
 class CompareParameters(TunedParameters):
     """Parameters of notebooks/06_compare.ipynb; `workers` is the number of workers of each cluster."""
 
-    workers: int = Field(8, ge=4)
+    workers: int = Field(8, ge=5)
 
 
 CLAIMS = {

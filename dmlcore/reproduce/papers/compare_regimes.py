@@ -9,7 +9,7 @@ from typing import Any
 from scipy import stats
 
 import dmlcore as dml
-from dmlcore.cluster.regime import seconds_per_push
+from dmlcore.cluster.regime import with_load
 
 CALM = stats.gamma(16, scale=1 / 16)  # jitter with a standard deviation of a quarter, as in `dml.presets`
 RATIO, LOAD = 4.0, 4.0  # c of the slow links, rho of the saturated server
@@ -33,7 +33,6 @@ def regimes(workers: int, problem: Any, batch_size: int = 32) -> dict[str, dml.C
     even = dml.Cluster.uniform(workers, dml.presets.FULL_SPEED, latency=0.002, jitter=CALM)
     transfer = RATIO * batch_size / dml.presets.FULL_SPEED / 2
     bandwidth = problem.parameter_bytes / transfer
-    service = seconds_per_push(even, LOAD, problem, batch_size)
     return {
         "even": even,
         "uneven speeds": dml.presets.heterogeneous(workers),
@@ -41,7 +40,7 @@ def regimes(workers: int, problem: Any, batch_size: int = 32) -> dict[str, dml.C
         "slow links": dataclasses.replace(
             even, latency_seconds=(0.0,) * workers, bandwidth_bytes_per_second=(bandwidth,) * workers
         ),
-        "saturated server": even.with_server(seconds_per_push=service / 2, seconds_per_pull=service / 2),
+        "saturated server": with_load(even, LOAD, problem, batch_size, {"push": 1, "pull": 1}),
     }
 
 

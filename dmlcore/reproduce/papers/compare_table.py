@@ -39,11 +39,7 @@ def rows(answers: Sequence[Any], groups: Mapping[str, str]) -> pd.DataFrame:
     ended = pd.concat([answer.runs for answer in answers]).groupby(["method", "seed"])["time"].max()
     lasted = seconds.where(np.isfinite(seconds), ended.unstack("seed"))
     table = pd.concat([answer.told for answer in answers]).loc[[*groups]].assign(group=pd.Series(groups))
-    table["seconds"], table["least"], table["most"] = (
-        seconds.median(axis=1),
-        seconds.min(axis=1),
-        seconds.max(axis=1),
-    )
+    table[["seconds", "least", "most"]] = seconds.agg(["median", "min", "max"], axis=1)
     table["reached"] = np.isfinite(seconds).sum(axis=1)
     table[RATIO] = (lasted / lasted.loc["BSP"]).median(axis=1)
     ranked = {name: found.outcome for name, found in outcomes(seconds[table["group"] != OTHER]).items()}

@@ -122,8 +122,7 @@ def averages(trace: Trace, warm: int) -> dict[str, float]:
     They are `nodes`, the mean over workers of each worker's mean; `gradients`, the mean over gradients;
     `samples`, the mean over samples; and `maximum`, the largest value.
     """
-    tasks = trace.tasks.assign(staleness=metrics.staleness(trace))
-    tasks = tasks[tasks["update"] >= warm]
+    tasks = _applied(trace, warm)
     ages = tasks["staleness"]
     return {
         "nodes": float(ages.groupby(tasks["worker"]).mean().mean()),
@@ -135,8 +134,13 @@ def averages(trace: Trace, warm: int) -> dict[str, float]:
 
 def ages(trace: Trace, warm: int) -> npt.NDArray[np.int64]:
     """Returns the staleness of gradients in versions, in the order of updates, from update `warm` on."""
-    order = trace.tasks["update"].sort_values()
-    return metrics.staleness(trace).loc[order[order >= warm].index].to_numpy(np.int64)
+    return _applied(trace, warm).sort_values("update")["staleness"].to_numpy(np.int64)
+
+
+def _applied(trace: Trace, warm: int) -> pd.DataFrame:
+    """Returns the tasks of the updates from update `warm` on, with their staleness in versions."""
+    tasks = trace.tasks.assign(staleness=metrics.staleness(trace))
+    return tasks[tasks["update"] >= warm]
 
 
 def largest_stable_step(ages: Sequence[int] | npt.NDArray[np.int64], momentum: float = 0.0) -> float:
@@ -167,20 +171,18 @@ def largest_stable_step(ages: Sequence[int] | npt.NDArray[np.int64], momentum: f
     return float(steps[stable].max(initial=0.0))
 
 
-def apart(runs: pd.DataFrame, method: str, *, baseline: str = "BSP", column: str = "accuracy") -> pd.Series:
-    """Returns the distance of each seed's curve from the median curve of the baseline on the other seeds.
+def apart(runs: pd.DataFrame, method: str) -> pd.Series:
+    """Returns the distance of each seed's accuracies from the median curve of BSP on the other seeds.
 
     The distance is the root mean square of the differences over the second half of the samples. The distances
-    of the baseline itself show the spread that is due to the seed.
+    of BSP itself show the spread that is due to the seed.
 
     Args:
-        runs: a frame of `compare`, one run per method and seed, with at least two seeds of the baseline.
+        runs: a frame of `compare`, one run per method and seed, with at least two seeds of BSP.
         method: the method of the curves.
-        baseline: the method of the median curve.
-        column: metric of the history.
 
     Returns:
-        One number per seed, in units of the column.
+        One number per seed, a share of the samples as the accuracy is.
 
     >>> runs = pd.DataFrame({"method": ["BSP"] * 4 + ["mine"] * 4, "seed": [0, 0, 1, 1] * 2,
     ...                      "samples": [0, 8] * 4, "accuracy": [0, 0.5, 0, 0.7, 0, 0.9, 0, 0.4]})
@@ -191,9 +193,9 @@ def apart(runs: pd.DataFrame, method: str, *, baseline: str = "BSP", column: str
 
     def curves(name: str) -> pd.DataFrame:
         each = runs[runs["method"] == name].groupby("seed")
-        return pd.DataFrame({seed: np.interp(grid, run["samples"], run[column]) for seed, run in each})
+        return pd.DataFrame({seed: np.interp(grid, run["samples"], run["accuracy"]) for seed, run in each})
 
-    mine, theirs = curves(method), curves(baseline)
+    mine, theirs = curves(method), curves("BSP")
     gaps = {seed: mine[seed] - theirs.drop(columns=seed).median(axis=1) for seed in mine}
     return (pd.DataFrame(gaps) ** 2).mean() ** 0.5
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import math
-import re
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -12,12 +11,12 @@ import numpy as np
 import pandas as pd
 
 import dmlcore as dml
-from dmlcore import checks, data, units
+from dmlcore import checks, data, pages, units
 from dmlcore.reading.log import read, sized
 from dmlcore.reading.pipeline import BACKWARD, COLUMNS, FORWARD, Operation, Pipeline
 from dmlcore.reading.sources import table_of
 from dmlcore.reproduce.papers.real_stragglers import LAST, SLOWDOWN, SLOWEST, RealStragglersParameters
-from dmlcore.reproduce.parsing import columns_of
+from dmlcore.reproduce.parsing import columns_as_text, columns_of
 from dmlcore.reproduce.recommending import events_of
 from dmlcore.trace.calibration import fit_cluster
 
@@ -78,11 +77,7 @@ def of_log(given: RealStragglersParameters) -> Job:
     try:
         return Job(sized(read("job", given.job, columns, None, events), given.batch_size))
     except ValueError as error:  # columns are given as text here
-        raise ValueError(re.sub(r"\{('.*?)\}", _as_text, str(error))) from None
-
-
-def _as_text(columns: re.Match[str]) -> str:
-    return ",".join(f"{role}=..." for role in re.findall(r"'(\w+)':", columns[1]))
+        raise ValueError(columns_as_text(str(error), "columns=")) from None
 
 
 def rates_of(given: RealStragglersParameters) -> tuple[float, ...]:
@@ -260,40 +255,23 @@ def answer(name: str, job: Job, table: pd.DataFrame, links: str, moved: float, s
         full: whether all methods were compared.
     """
     log, why, took = job.tasks, causes(job), in_rounds(job.tasks)
-    long, mean = took.max(axis=0).mean(), took.mean()
-    worker = f" ({log.names[slowest_worker(log)]})"
-    shares = ", ".join(
-        f"{cause}{worker if cause == SLOW_WORKER else ''} {share:.0%}"
-        for cause, share in why.iloc[1:].items()
-    )
+    slow = {SLOW_WORKER: f"{SLOW_WORKER} ({log.names[slowest_worker(log)]})"}
     faster = table[(table["high"] < 1) & (table["method"] != "BSP")]
-    if seeds < 8:
-        verdict = f"{seeds} seeds give no interval, --seeds 32 does"
-    elif faster.empty:
-        verdict = "no method is told apart from it" + ("" if seeds >= 32 else "; --seeds 32 may")
-    else:
-        best = faster.iloc[0]
-        verdict = f"{best['method']}, in {best['low']:.2f} to {best['high']:.2f} of BSP's time"
-    taken = f"a task pulls and pushes the whole model, which takes {moved:.3g} s"
-    lines = [
-        *log.notes,
-        *(["assumed: workers have links of their own, and the server takes no time"] if moved else []),
-        f"assumed: {taken if moved else 'transfers take no time, since model_bytes and link are not given'}",
-        *(["workers are slow together, so whole rounds are drawn"] if slow_together(log) else []),
-        *([f"fewer than {FEWEST} tasks of a worker are a short record"] if took.shape[1] < FEWEST else []),
-        f"{name}: the mean round computes for {long:.4g} s, the mean task for {mean:.4g} s",
-        f"waiting makes a round{', with transfers,' if moved else ''} "
-        f"{(long + moved) / (mean + moved):.2f} times as long",
-        *([f"share of that which goes if one cause is mended: {shares}"] if why[SLOWDOWN] >= 1.03 else []),
-        f"time to a target on digits, in place of your model, {samples(log)} samples a task, {links}",
-        f"faster than BSP: {verdict}",
-        f"  {'method':<44} time / BSP's, interval  samples / BSP's",
-    ]
-    for row in table.to_dict("records"):
-        method = f"{row['method']} ({row['setting']})" if row["setting"] else row["method"]
-        interval = f"({row['low']:.2f} to {row['high']:.2f})" if seeds >= 8 else ""
-        lines.append(f"  {method:<44} {row['time / BSP']:.2f} {interval:<18} {row['samples / BSP']:.2f}")
-    lines.append("samples include those of cancelled tasks; `recommend` searches the whole library")
-    if not full:
-        lines.append("six more methods, with local steps among them: --scale full")
-    return "\n".join(lines) + "\n"
+    return pages.template(__file__, "real_stragglers.txt.jinja").render(
+        log=log,
+        samples=samples(log),
+        together=slow_together(log),
+        rounds=took.shape[1],
+        fewest=FEWEST,
+        name=name,
+        long=recorded_round(log),
+        mean=took.mean(),
+        moved=moved,
+        slowdown=why[SLOWDOWN],
+        shares=[f"{slow.get(str(cause), cause)} {share:.0%}" for cause, share in why.iloc[1:].items()],
+        links=links,
+        seeds=seeds,
+        faster=faster.to_dict("records"),
+        rows=table.to_dict("records"),
+        full=full,
+    )

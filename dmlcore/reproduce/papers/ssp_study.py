@@ -9,7 +9,7 @@ from scipy import stats
 
 import dmlcore as dml
 from dmlcore import checks
-from dmlcore.cluster.regime import seconds_per_push
+from dmlcore.cluster.regime import with_load
 from dmlcore.experiments.study import Study
 from dmlcore.reproduce.paper import TUNING_SEEDS
 
@@ -43,11 +43,8 @@ class Experiment(NamedTuple):
 
     def busy(self, num_workers: int, load: float, push: float) -> dml.Cluster:
         """Returns a cluster on free links with this server load under ASP; `push` is the pushes' share."""
-        cluster = self.cluster(num_workers, latency=0.0)
-        if not load:
-            return cluster
-        service = seconds_per_push(cluster, load, self.problem, self.batch_size)
-        return cluster.with_server(seconds_per_push=push * service, seconds_per_pull=(1 - push) * service)
+        work = {"push": push, "pull": 1 - push}
+        return with_load(self.cluster(num_workers, latency=0.0), load, self.problem, self.batch_size, work)
 
     def methods(self) -> dict[str, Any]:
         """Returns BSP, SSP and ASP, and what is searched of each."""

@@ -20,7 +20,7 @@ def docs(
     """Builds the site, or writes the results into the pages; returns the exit code."""
     if given.pages:
         for path in results.write(root, papers):
-            console.print(f"written: {path}", highlight=False, soft_wrap=True)
+            console.print(f"written: {path}", soft_wrap=True)
         return 0
     from dmlcore.reproduce.site import build, source  # Sphinx and all of dmlcore
 
@@ -28,13 +28,13 @@ def docs(
         told = f"failed: {', '.join(failed)}; `docs --no-run` builds the site without running anything"
         console.print(told, style="red", markup=False, soft_wrap=True)
         return 1
-    console.print("building the site, which takes a minute or two", highlight=False)
+    console.print("building the site, which takes a minute or two")
     try:
         page = build.build(root, papers)
     except build.SiteFailed as error:
         console.print(f"{error}\nthe site was not built", style="red", markup=False, soft_wrap=True)
         return 1
-    console.print(f"site: {page}", highlight=False, soft_wrap=True)
+    console.print(f"site: {page}", soft_wrap=True)
     return 0
 
 

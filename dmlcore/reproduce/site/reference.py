@@ -1,8 +1,8 @@
 """The API reference: a page for each group of public names, as reStructuredText that autodoc fills in."""
 
 import functools
-import importlib
 import inspect
+import pkgutil
 import re
 from collections.abc import Iterator, Mapping
 from types import ModuleType
@@ -51,20 +51,11 @@ def entries() -> dict[str, dict[str, Any]]:
 
 def _named(names: list[str]) -> Iterator[tuple[str, Any]]:
     for name in names:
-        value = _find(name)
+        value = pkgutil.resolve_name(f"dmlcore.{name}")
         if isinstance(value, ModuleType):
             yield from ((f"{name}.{each}", member) for each, member in public(value).items())
         else:
             yield name, value
-
-
-def _find(name: str) -> Any:
-    """Returns a public name of `dmlcore`, or one that signatures name, with its module."""
-    if name in NAMES:
-        return getattr(dml, name)
-    module, _, last = f"dmlcore.{name}".rpartition(".")
-    found = getattr(importlib.import_module(module), last, None)
-    return found if found is not None else importlib.import_module(f"dmlcore.{name}")
 
 
 def is_module(name: str) -> bool:

@@ -12,9 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from dmlcore import checks, files, pages
-from dmlcore.reproduce import claims, report
+from dmlcore.reproduce import claims
 from dmlcore.reproduce.chapters import Chapter, chapters
-from dmlcore.reproduce.claims.model import Ledger
 from dmlcore.reproduce.manifest import Folders
 from dmlcore.reproduce.paper import FULL, Paper
 
@@ -41,16 +40,13 @@ def sentence(text: str) -> str:
     return re.split(r"(?<=[.!?]) (?=[A-Z])", " ".join(text.split()))[0]
 
 
-def filled(
-    text: str, page: str, ledgers: Sequence[Ledger], found: Sequence[Chapter], papers: Mapping[str, Paper]
-) -> str:
+def filled(text: str, page: str, found: Sequence[Chapter], papers: Mapping[str, Paper]) -> str:
     """Returns a page whose parts are written anew.
 
     Args:
         text: of the page.
         page: its path in the repository, from which links go out.
-        ledgers: the results.
-        found: their chapters.
+        found: the results, by paper.
         papers: the registry.
 
     Raises:
@@ -62,16 +58,15 @@ def filled(
     def link(path: str) -> str:
         return posixpath.relpath(path, posixpath.dirname(page) or ".")
 
-    macros: Any = parts.make_module({"link": link, "shown": shown})
+    told = claims.told([result for chapter in found for result in chapter.ledger.claims])
+    macros: Any = parts.make_module({"link": link, "shown": shown, "told": told})
 
     def written(match: re.Match[str]) -> str:
         name, key = match[1], match[2] or ""
         if name == FOR_HANDS:
             return match[0]
         checks.choice("part", name, dict.fromkeys((*_OF_ONE, *_OF_ALL)))
-        if name == "tally":
-            content = claims.tally([result for ledger in ledgers for result in ledger.claims])
-        elif name in _OF_ALL:
+        if name in _OF_ALL:
             content = getattr(macros, name)(found)
         else:
             full, place = key.startswith(f"{FULL}/"), key.removeprefix(f"{FULL}/")
@@ -95,13 +90,11 @@ def old(root: Path, papers: Mapping[str, Paper]) -> Iterator[tuple[Path, str]]:
     Raises:
         ValueError: as for `filled`; the message names the page.
     """
-    folders = Folders.below(root)
-    ledgers, _ = report.ledgers(folders, papers)
-    found = chapters(ledgers, folders, papers)
+    found = chapters(Folders.below(root), papers)
     for path in (*root.glob("README.md"), *sorted(root.glob("docs/**/*.md"))):
         text, page = path.read_text(encoding="utf-8"), path.relative_to(root).as_posix()
         try:
-            new = filled(text, page, ledgers, found, papers)
+            new = filled(text, page, found, papers)
         except ValueError as error:
             raise ValueError(f"{page}: {error}") from None
         if new != text:
