@@ -64,7 +64,17 @@ def read(path: Path) -> Ledger:
 
 
 def known(folder: Path) -> Ledger | None:
-    """Returns the ledger in a folder, or None if none can be read."""
+    """Returns the ledger in a folder, if there is one.
+
+    Args:
+        folder: of a paper's results, such as `figures/ssp`.
+
+    Returns:
+        The ledger; None if there is no file, or `read` rejects it.
+
+    >>> known(Path("no such folder")) is None
+    True
+    """
     try:
         return read(folder / LEDGER)
     except (OSError, ValueError):
