@@ -244,8 +244,8 @@ one-look-too-early trace/metrics/decision.py test_study.py
 - len(values) < LOOKS[0]
 + len(values) < LOOKS[0] - 1
 coarse-crossing experiments/comparison.py test_study.py
-- history = histories(*given, work.eval_every, driver, work.resolve)[0]
-+ history = histories(*given, work.eval_every, driver)[0]
+- return histories(own_traces, problem, optimizers, looks, driver, work.resolve)
++ return histories(own_traces, problem, optimizers, looks, driver, False)
 neither-is-a-pair experiments/study/judging.py test_study.py
 - .mask((one == two) & np.isfinite(one), 1.0)
 + .mask(one == two, 1.0)

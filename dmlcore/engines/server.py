@@ -15,8 +15,9 @@ from heapq import heappop, heappush
 from typing import Any, NamedTuple, cast
 
 from dmlcore import checks
+from dmlcore.checks import MAX_COUNT
 from dmlcore.engines import mistakes
-from dmlcore.engines.spec import MOST, RunSpec
+from dmlcore.engines.spec import RunSpec
 from dmlcore.trace import Trace
 from dmlcore.trace.record import LANDED, ROW, Record, land, pack, tasks_frame, updates_frame
 from dmlcore.types import NOTHING_YET, Decision, Observation, Progress, Push, Start
@@ -572,7 +573,7 @@ class Server:
         if end == math.inf:
             if rows > Record(self.record).last_applied() + self._patience:
                 raise mistakes.never_updates(self.policy, time, self.num_updates, self._patience)
-        elif (end - time) * (rows - before) > MOST * self.num_workers * (time - since):
+        elif (end - time) * (rows - before) > MAX_COUNT * self.num_workers * (time - since):
             raise mistakes.no_time(self.policy, time, end, rows - before, time - since)
         self._passed, self._next_check = (time, rows), rows - 1 + self._patience
 
@@ -632,11 +633,11 @@ class Server:
     def _size(self, worker: int, clock: int, asked: int | None = None) -> int:
         """Returns the samples of a task, checked: those that the policy asked for, or the load rule's."""
         size: Any = self.load.size(self.load_state, worker) if asked is None else asked
-        if type(size) is int and 1 <= size <= MOST:
+        if type(size) is int and 1 <= size <= MAX_COUNT:
             return size
         rule = self.load if asked is None else self.policy
         name = f"{rule.name}, worker {worker}, clock {clock}"
-        return checks.integer(name, size, low=1, high=MOST, why="samples of a task")
+        return checks.integer(name, size, low=1, high=MAX_COUNT, why="samples of a task")
 
     def _cut(self, worker: int, time: float) -> None:
         """Records a worker's tasks as never arriving; the present phase of each ends at `time`."""

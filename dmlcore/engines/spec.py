@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dmlcore import checks, notebook
-from dmlcore.checks import check_kind, check_seed
+from dmlcore.checks import MAX_COUNT, check_kind, check_seed
 from dmlcore.cluster import Cluster
 from dmlcore.cluster.draws import Draws
 from dmlcore.cluster.faults import Faults
@@ -23,8 +23,6 @@ from dmlcore.types import Aggregate, Codec, Load, LocalSteps, Method, Policy, Tr
 
 if TYPE_CHECKING:
     from dmlcore.problems.problem import Problem
-
-MOST = 2**31 - 1  # largest number of clocks, updates, and samples of a task: a trace stores 32 bits
 
 
 class StopRule(NamedTuple):
@@ -62,7 +60,7 @@ class StopRule(NamedTuple):
             count = {0: "none", 2: "two"}.get(len(given), "three")
             checks.reject(names, count, "exactly one of updates, seconds, samples")
         if updates is not None:
-            return cls(updates=checks.integer("updates", updates, low=1, high=MOST))
+            return cls(updates=checks.integer("updates", updates, low=1, high=MAX_COUNT))
         if samples is not None:
             return cls(samples=checks.integer("samples", samples, low=1))
         return cls(seconds=checks.real("seconds", seconds, above=0, high=1e300))
@@ -146,12 +144,14 @@ class RunSpec:
             tensor_sizes = [-(-parameter_bytes // 4)]
         listed = checks.listed("tensor_sizes", tensor_sizes)
         sizes = tuple(checks.integer("tensor_sizes", size, low=0) for size in listed)
-        step_size = batch_size = checks.integer("batch_size", batch_size, low=1, high=MOST)
+        step_size = batch_size = checks.integer("batch_size", batch_size, low=1, high=MAX_COUNT)
         if local is not None:
             check_kind("local", local, LocalSteps)
             batch_size = local.steps * step_size
-            if batch_size > MOST:
-                checks.fail("steps", local.steps, f"at most {MOST // step_size} (of {step_size} samples)")
+            if batch_size > MAX_COUNT:
+                checks.fail(
+                    "steps", local.steps, f"at most {MAX_COUNT // step_size} (of {step_size} samples)"
+                )
         load, transport = resolve_load(load), resolve_transport(transport)
         aggregate = resolve_aggregate(aggregate)
         compensation = checks.real("compensation", compensation, low=0, high=1e300)

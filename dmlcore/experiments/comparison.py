@@ -185,6 +185,15 @@ def sweep(
     cluster: Cluster,
     optimizer: Callable[[float], optax.GradientTransformation],
     learning_rates: Iterable[float],
+    *,
+    seeds: Iterable[int] = range(5),
+    until: Mapping[str, float] | None = None,
+    eval_every: int | None = None,
+    eval_params: EvalParams | None = None,
+    resolve: bool = False,
+    executor: str = "threads",
+    save: str | os.PathLike[str] | None = None,
+    progress: bool = False,
     **options: Any,
 ) -> pd.DataFrame:
     """Compares methods at every learning rate of a common grid, so that each method can use its best rate.
@@ -197,9 +206,9 @@ def sweep(
             the same at every rate.
         optimizer: learning rate -> optax optimizer, such as `optax.sgd`.
         learning_rates: the grid.
-        problem, cluster: as for `compare`.
-        **options: as for `compare`, with `seeds`, `until`, `eval_every`, `eval_params`, `resolve`,
-            `executor`, `save` and `progress`.
+        problem, cluster, seeds, until, eval_every, eval_params, resolve, executor, save, progress: as for
+            `compare`.
+        **options: as for `compare`.
 
     Returns:
         A frame like that of `compare`, with the column `learning_rate`.
@@ -215,6 +224,8 @@ def sweep(
     """
     rates = several("learning_rates", learning_rates, checks.positive)
     made: Any = Rates({rate: check_factory(optimizer, rate) for rate in rates})
+    options |= {"seeds": seeds, "until": until, "eval_every": eval_every, "eval_params": eval_params}
+    options |= {"resolve": resolve, "executor": executor, "save": save, "progress": progress}
     return compare(methods, problem, cluster, made, **options)
 
 

@@ -60,7 +60,7 @@ class Looks(NamedTuple):
     def checked(cls, problem: Problem, until: Any, eval_every: Any, eval_params: Any) -> Looks:
         """Returns the looks for arguments of `train`, without a check of `eval_params`."""
         if eval_every is not None:
-            checks.integer("eval_every", eval_every, low=1)
+            eval_every = checks.integer("eval_every", eval_every, low=1)
         return cls(check_until(until, problem), eval_every, eval_params)
 
 
