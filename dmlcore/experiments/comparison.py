@@ -256,11 +256,11 @@ def check_given(methods: Any, problem: Any, cluster: Any, options: Mapping[str, 
         policy = given.policy if isinstance(given, Method) else given
         if not isinstance(policy, Policy):
             checks.fail(f"methods[{name!r}]", given, "a Policy or a Method", checks.calling(policy))
+    known = dict.fromkeys([*inspect.getfullargspec(compare).kwonlyargs, *OPTIONS])
     for name, value in options.items():
         if name in ELSEWHERE:
             checks.fail(name, value, *ELSEWHERE[name])
-        known = [*inspect.getfullargspec(compare).kwonlyargs, *OPTIONS]
-        checks.choice("argument", name, dict.fromkeys(known))
+        checks.choice("argument", name, known)
 
 
 def _items(

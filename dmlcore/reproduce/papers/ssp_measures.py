@@ -27,6 +27,11 @@ def violations(policy: Any, s: int, clusters: Iterable[dml.Cluster], seed: int, 
     )
 
 
+def computing_share(trace: dml.Trace) -> float:
+    """Returns the share of their time in which workers compute, the mean over workers."""
+    return dml.metrics.time_breakdown(trace)["compute_share"].mean()
+
+
 def computing_rise(runs: Mapping[str, Sequence[dml.Trace]]) -> list[float]:
     """Returns the smallest increase of the computing share from one s to the next, one number per seed.
 
@@ -34,10 +39,7 @@ def computing_rise(runs: Mapping[str, Sequence[dml.Trace]]) -> list[float]:
         runs: s, in ascending order -> one trace per seed.
     """
     share = pd.DataFrame(
-        {
-            name: [dml.metrics.time_breakdown(trace)["compute_share"].mean() for trace in traces]
-            for name, traces in runs.items()
-        }
+        {name: [computing_share(trace) for trace in traces] for name, traces in runs.items()}
     )
     return share.diff(axis=1).min(axis=1).tolist()
 
@@ -64,7 +66,7 @@ def farthest(makespans: Mapping[int, float]) -> float:
 def waiting(cluster: dml.Cluster, s: int, seed: int, clocks: int = 200) -> float:
     """Returns the seconds that workers wait, for others, links or the server, per second of computing."""
     trace = dml.simulate(dml.ssp(s), cluster, samples=32 * cluster.num_workers * clocks, seed=seed)
-    return 1 / dml.metrics.time_breakdown(trace)["compute_share"].mean() - 1
+    return 1 / computing_share(trace) - 1
 
 
 def lag(trace: dml.Trace) -> float:
