@@ -100,5 +100,5 @@ PAPER = declare(
     {"unit": "x", "expected": (MORE, None), "data": "any"},
     notebook="03_adaptive_k_load.ipynb",
     parameters=AdaptiveKLoadParameters,
-    quick_seconds=45,
+    quick_seconds=115,
 )

@@ -63,5 +63,5 @@ PAPER = declare(
     notebook="02_adaptive_sync.ipynb",
     parameters=AdaptiveSyncParameters,
     data={"full": ("mnist", "cifar10")},
-    quick_seconds=25,
+    quick_seconds=30,
 )

@@ -57,5 +57,5 @@ PAPER = declare(
     {"unit": "x", "data": "any"},
     notebook="07_beyond.ipynb",
     parameters=BeyondParameters,
-    quick_seconds=65,
+    quick_seconds=105,
 )

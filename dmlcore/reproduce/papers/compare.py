@@ -40,5 +40,5 @@ PAPER = declare(
     notebook="06_compare.ipynb",
     parameters=CompareParameters,
     data={"full": ("mnist",)},
-    quick_seconds=45,
+    quick_seconds=125,
 )

@@ -79,5 +79,5 @@ PAPER = declare(
     notebook="05_dbs_sgd.ipynb",
     parameters=DbsSgdParameters,
     data={"full": ("mnist", "cifar10")},
-    quick_seconds=40,
+    quick_seconds=80,
 )

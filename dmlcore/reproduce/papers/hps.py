@@ -65,5 +65,5 @@ PAPER = declare(
     notebook="04_hps.ipynb",
     parameters=HpsParameters,
     data={"full": ("mnist", "cifar10")},
-    quick_seconds=35,
+    quick_seconds=70,
 )

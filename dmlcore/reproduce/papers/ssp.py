@@ -72,5 +72,5 @@ PAPER = declare(
     notebook="01_ssp.ipynb",
     parameters=SSPParameters,
     data={"full": ("mnist", "movielens_small")},
-    quick_seconds=170,
+    quick_seconds=90,
 )
