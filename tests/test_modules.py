@@ -235,9 +235,33 @@ def test_a_text_file_is_learnt(tmp_path):
     assert "".join(letters[place] for place in problem.data[0]) == "the cat s"
     assert problem.shapes["head"]["kernel"].shape == (8, len(letters))
     assert set(problem.evaluate(problem.init(KEY), problem.eval_data)) == {"loss"}
+    assert language_model(path, context=8, width=8, layers=1) is problem
+    with pytest.raises(ValueError, match=r"length, seed: expected the defaults .* got \(100000, 3\)"):
+        language_model(path, seed=3)
     path.write_text("short", encoding="utf-8")
     with pytest.raises(ValueError, match="at least 340 letters, at most 256 different ones, got 5 letters"):
         language_model(str(path))
+
+
+def test_a_file_that_is_no_text_is_named(tmp_path):
+    path = tmp_path / "latin.txt"
+    path.write_bytes("déjà vu".encode("latin-1"))
+    with pytest.raises(
+        ValueError, match=r"text: expected a file in UTF-8, got .*latin.txt', whose byte 1 is"
+    ):
+        language_model(path)
+    with pytest.raises(ValueError, match=r"text: .* not the text itself, got 2400 letters$"):
+        language_model("the cat sat on the mat. " * 100)
+    with pytest.raises(ValueError, match="text: expected the path of a text file, or None, got 3"):
+        language_model(3)
+    with pytest.raises(FileNotFoundError):
+        language_model(tmp_path / "none.txt")
+
+
+def test_a_byte_order_mark_is_no_letter(tmp_path):
+    (tmp_path / "marked.txt").write_text("abc" * 200, encoding="utf-8-sig")
+    problem = language_model(tmp_path / "marked.txt", context=8, width=8, layers=1)
+    assert problem.shapes["head"]["kernel"].shape == (8, 3)
 
 
 @pytest.mark.parametrize("given", [{"width": 7}, {"context": 1}, {"length": 10}, {"layers": 0}])
