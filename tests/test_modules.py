@@ -14,6 +14,7 @@ from dmlcore.problems import from_flax, language_model
 from dmlcore.problems.language import entropies, source
 from dmlcore.problems.modules import functions
 from dmlcore.problems.transformer import Transformer
+from dmlcore.problems.validation import check_problem
 
 CLUSTER = dml.Cluster.from_speeds([1000, 600])
 KEY = jax.random.key(3)
@@ -119,6 +120,24 @@ def test_a_coupled_problem_has_one_key_for_its_batch():
 def test_what_is_no_model_is_refused(build, told):
     with pytest.raises(ValueError, match=told):
         from_flax(build, cross_entropy, rows())
+
+
+@pytest.mark.parametrize("build", [Network, dropping])
+@pytest.mark.parametrize("given", ["loss", "metrics"])
+def test_a_mean_is_refused(build, given):
+    def mean(scores, batch):
+        return cross_entropy(scores, batch).mean()
+
+    judges = {"loss": mean} if given == "loss" else {"loss": cross_entropy, "metrics": {"accuracy": mean}}
+    told = r"(loss|accuracy): expected shape \(64,\), a number for each of 64 samples, got shape \(\)"
+    with pytest.raises(ValueError, match=told):
+        check_problem(from_flax(build, data=rows(), **judges))
+
+
+def test_with_dropout_a_loss_may_have_no_axis_for_one_sample(dropped):
+    made = from_flax(dropping, lambda scores, batch: cross_entropy(scores, batch).squeeze(), rows())
+    given = made.init(KEY), rows(6), jax.random.split(KEY, 6)
+    np.testing.assert_array_equal(made.losses(*given), dropped.losses(*given))
 
 
 def test_the_objective_keeps_its_name():

@@ -168,7 +168,7 @@ def from_flax(
         if coupled:
             return whole(params, batch, keys[0])
         alone = jax.tree.map(lambda leaf: leaf[:, None], batch)  # a batch of one for each key
-        return jax.vmap(whole, (None, 0, 0))(params, alone, keys)[:, 0]
+        return jax.vmap(whole, (None, 0, 0))(params, alone, keys).reshape(-1)
 
     return supervised(
         name or made.name,
