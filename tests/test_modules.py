@@ -3,6 +3,7 @@
 import math
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
@@ -115,11 +116,28 @@ def test_a_coupled_problem_has_one_key_for_its_batch():
         (lambda rngs: 3, "a function from nnx.Rngs to a module of flax.nnx, got 3"),
         (lambda rngs: nnx.Dropout(0.5, rngs=rngs), "a module without parameters"),
         (linen.Dense(2), "got a module of flax.linen; try lambda rngs: nnx.bridge.ToNNX"),
+        (Network(nnx.Rngs(0)), r"got the module Network itself; try lambda rngs: Network\(..., rngs=rngs\)"),
     ],
 )
 def test_what_is_no_model_is_refused(build, told):
     with pytest.raises(ValueError, match=told):
         from_flax(build, cross_entropy, rows())
+
+
+@pytest.mark.parametrize("make", [jnp.asarray, np.asarray, lambda array: nnx.data(jnp.asarray(array))])
+def test_arrays_of_a_module_are_constants(make):
+    class Masked(nnx.Module):
+        def __init__(self, rngs):
+            self.out, self.mask = nnx.Linear(4, 2, rngs=rngs), make(np.float32([1, 0, 1, 0]))
+
+        def __call__(self, x):
+            return self.out(x * self.mask)
+
+    made = from_flax(Masked, cross_entropy, rows())
+    params = made.init(KEY)
+    assert [*params] == ["out"]
+    scores = rows()["inputs"] * np.float32([1, 0, 1, 0]) @ params["out"]["kernel"]
+    np.testing.assert_allclose(made.losses(params, rows()), cross_entropy(scores, rows()), rtol=1e-5)
 
 
 @pytest.mark.parametrize("build", [Network, dropping])
