@@ -1,6 +1,7 @@
 """Problems of flax modules, and the language model on text whose entropy is known."""
 
 import math
+from functools import partial
 
 import jax
 import jax.numpy as jnp
@@ -48,6 +49,28 @@ def cross_entropy(scores, batch):
 
 def right(scores, batch):
     return scores.argmax(-1) == batch["labels"]
+
+
+class Switched(linen.Module):
+    """A network of `flax.linen` with dropout, if it trains."""
+
+    @linen.compact
+    def __call__(self, x, train=False):
+        return linen.Dense(2)(linen.Dropout(0.5, deterministic=not train)(x))
+
+
+def wrapped(module, rngs):
+    return nnx.bridge.ToNNX(module, rngs=rngs).lazy_init(rows()["inputs"])
+
+
+class Told(nnx.Module):
+    """The same, told whether it trains."""
+
+    def __init__(self, rngs):
+        self.model, self.deterministic = wrapped(Switched(), rngs), False
+
+    def __call__(self, x):
+        return self.model(x, train=not self.deterministic)
 
 
 @pytest.fixture(scope="module")
@@ -117,6 +140,7 @@ def test_a_coupled_problem_has_one_key_for_its_batch():
         (lambda rngs: nnx.Dropout(0.5, rngs=rngs), "a module without parameters"),
         (linen.Dense(2), "got a module of flax.linen; try lambda rngs: nnx.bridge.ToNNX"),
         (Network(nnx.Rngs(0)), r"got the module Network itself; try lambda rngs: Network\(..., rngs=rngs\)"),
+        (lambda rngs: nnx.bridge.ToNNX(Switched(), rngs=rngs), "linen with the argument train"),
     ],
 )
 def test_what_is_no_model_is_refused(build, told):
@@ -200,12 +224,26 @@ def test_layers_that_are_stacked_have_streams_of_their_own():
     assert np.isfinite(found).all()
 
 
+def test_dropout_of_linen_is_told_whether_it_trains():
+    made = from_flax(Told, cross_entropy, rows())
+    params = made.init(KEY)
+    judged = float(made.evaluate(params, made.eval_data)["loss"])
+    found = made.losses(params, rows(), jax.random.split(KEY, 64)).mean()
+    scores = wrapped(Switched(), nnx.Rngs(KEY))(rows()["inputs"])
+    assert judged == pytest.approx(float(cross_entropy(scores, rows()).mean()), rel=1e-5)
+    assert found != pytest.approx(judged, rel=0.01)
+
+
+def test_dropout_of_linen_that_is_always_on_is_refused():
+    always = linen.Sequential([linen.Dropout(0.5, deterministic=False), linen.Dense(2)])
+    with pytest.raises(ValueError, match="needs PRNG"):
+        check_problem(from_flax(partial(wrapped, always), cross_entropy, rows()))
+
+
 @pytest.mark.full  # `flax` promises it; our part is to name it in the message above
 def test_a_module_of_linen_is_wrapped():
-    def build(rngs):
-        return nnx.bridge.ToNNX(linen.Dense(2), rngs=rngs).lazy_init(rows()["inputs"])
-
-    made = from_flax(build, cross_entropy, rows())
+    made = from_flax(partial(wrapped, linen.Dense(2)), cross_entropy, rows())
+    assert not made.keyed
     run = dml.train(made, CLUSTER, dml.bsp(), optax.sgd(0.5), updates=40)
     assert run.history["loss"].iloc[-1] < 0.6 * run.history["loss"].iloc[0]
 

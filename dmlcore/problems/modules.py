@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -41,7 +42,7 @@ def functions(build: Callable[[nnx.Rngs], nnx.Module]) -> Functions:
 
     Raises:
         ValueError: it is no module, or has variables that are neither parameters nor random streams, such as
-            the statistics of `nnx.BatchNorm`.
+            the statistics of `nnx.BatchNorm`; or it is one of flax.linen with dropout.
     """
     # Imported here because it takes half a second, and most problems do without it.
     from flax import linen, nnx
@@ -56,6 +57,12 @@ def functions(build: Callable[[nnx.Rngs], nnx.Module]) -> Functions:
     module = build(nnx.Rngs(0))  # not traced, so that constants have values
     if not isinstance(module, nnx.Module):
         checks.fail("build", module, expected)
+    if isinstance(module, nnx.bridge.ToNNX):  # it is not told whether it trains
+        called = inspect.signature(type(module.to_nnx__module).__call__).parameters
+        if flags := sorted({"deterministic", "train", "training"} & {*called}):
+            expected = "a module of flax.nnx that passes it on, see docs/your_model.md"
+            checks.reject("build", f"a module of flax.linen with the argument {flags[0]}", expected)
+        module.to_nnx__rngs = None  # dropout that is always on raises an error
     module.eval()
     judging = nnx.graphdef(module)
     module.train()
@@ -120,7 +127,7 @@ def from_flax(
         build: `nnx.Rngs` -> the module, such as `lambda rngs: nnx.Linear(64, 10, rngs=rngs)`. Its variables
             are floating-point parameters; batch statistics are refused, because a task has no state. Arrays
             that are no variables, such as masks, are constants, those of `build(nnx.Rngs(0))`. A module of
-            `flax.linen` is wrapped by `nnx.bridge`.
+            `flax.linen` is wrapped by `nnx.bridge`, as the page on own models says.
         loss: outputs, batch of B samples -> loss of each sample, (B,).
         data: training samples, a pytree of arrays with the same first axis N, such as a dict of `inputs`
             (N, ...) and `labels` (N,).
@@ -138,7 +145,8 @@ def from_flax(
 
     Raises:
         ValueError: `build` makes no module of flax.nnx, or one with other variables than parameters and
-            random streams; or an argument is wrong, which the message names.
+            random streams, or one of flax.linen that is not told whether it trains; or an argument is wrong,
+            which the message names.
 
     >>> import numpy as np, optax
     >>> from flax import nnx
