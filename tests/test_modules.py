@@ -1,8 +1,10 @@
 """Problems of flax modules, and the language model on text whose entropy is known."""
 
 import math
+from functools import partial
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
@@ -14,6 +16,7 @@ from dmlcore.problems import from_flax, language_model
 from dmlcore.problems.language import entropies, source
 from dmlcore.problems.modules import functions
 from dmlcore.problems.transformer import Transformer
+from dmlcore.problems.validation import check_problem
 
 CLUSTER = dml.Cluster.from_speeds([1000, 600])
 KEY = jax.random.key(3)
@@ -46,6 +49,28 @@ def cross_entropy(scores, batch):
 
 def right(scores, batch):
     return scores.argmax(-1) == batch["labels"]
+
+
+class Switched(linen.Module):
+    """A network of `flax.linen` with dropout, if it trains."""
+
+    @linen.compact
+    def __call__(self, x, train=False):
+        return linen.Dense(2)(linen.Dropout(0.5, deterministic=not train)(x))
+
+
+def wrapped(module, rngs):
+    return nnx.bridge.ToNNX(module, rngs=rngs).lazy_init(rows()["inputs"])
+
+
+class Told(nnx.Module):
+    """The same, told whether it trains."""
+
+    def __init__(self, rngs):
+        self.model, self.deterministic = wrapped(Switched(), rngs), False
+
+    def __call__(self, x):
+        return self.model(x, train=not self.deterministic)
 
 
 @pytest.fixture(scope="module")
@@ -114,11 +139,47 @@ def test_a_coupled_problem_has_one_key_for_its_batch():
         (lambda rngs: 3, "a function from nnx.Rngs to a module of flax.nnx, got 3"),
         (lambda rngs: nnx.Dropout(0.5, rngs=rngs), "a module without parameters"),
         (linen.Dense(2), "got a module of flax.linen; try lambda rngs: nnx.bridge.ToNNX"),
+        (Network(nnx.Rngs(0)), r"got the module Network itself; try lambda rngs: Network\(..., rngs=rngs\)"),
+        (lambda rngs: nnx.bridge.ToNNX(Switched(), rngs=rngs), "linen with the argument train"),
     ],
 )
 def test_what_is_no_model_is_refused(build, told):
     with pytest.raises(ValueError, match=told):
         from_flax(build, cross_entropy, rows())
+
+
+@pytest.mark.parametrize("make", [jnp.asarray, np.asarray, lambda array: nnx.data(jnp.asarray(array))])
+def test_arrays_of_a_module_are_constants(make):
+    class Masked(nnx.Module):
+        def __init__(self, rngs):
+            self.out, self.mask = nnx.Linear(4, 2, rngs=rngs), make(np.float32([1, 0, 1, 0]))
+
+        def __call__(self, x):
+            return self.out(x * self.mask)
+
+    made = from_flax(Masked, cross_entropy, rows())
+    params = made.init(KEY)
+    assert [*params] == ["out"]
+    scores = rows()["inputs"] * np.float32([1, 0, 1, 0]) @ params["out"]["kernel"]
+    np.testing.assert_allclose(made.losses(params, rows()), cross_entropy(scores, rows()), rtol=1e-5)
+
+
+@pytest.mark.parametrize("build", [Network, dropping])
+@pytest.mark.parametrize("given", ["loss", "metrics"])
+def test_a_mean_is_refused(build, given):
+    def mean(scores, batch):
+        return cross_entropy(scores, batch).mean()
+
+    judges = {"loss": mean} if given == "loss" else {"loss": cross_entropy, "metrics": {"accuracy": mean}}
+    told = r"(loss|accuracy): expected shape \(64,\), a number for each of 64 samples, got shape \(\)"
+    with pytest.raises(ValueError, match=told):
+        check_problem(from_flax(build, data=rows(), **judges))
+
+
+def test_with_dropout_a_loss_may_have_no_axis_for_one_sample(dropped):
+    made = from_flax(dropping, lambda scores, batch: cross_entropy(scores, batch).squeeze(), rows())
+    given = made.init(KEY), rows(6), jax.random.split(KEY, 6)
+    np.testing.assert_array_equal(made.losses(*given), dropped.losses(*given))
 
 
 def test_the_objective_keeps_its_name():
@@ -163,12 +224,26 @@ def test_layers_that_are_stacked_have_streams_of_their_own():
     assert np.isfinite(found).all()
 
 
+def test_dropout_of_linen_is_told_whether_it_trains():
+    made = from_flax(Told, cross_entropy, rows())
+    params = made.init(KEY)
+    judged = float(made.evaluate(params, made.eval_data)["loss"])
+    found = made.losses(params, rows(), jax.random.split(KEY, 64)).mean()
+    scores = wrapped(Switched(), nnx.Rngs(KEY))(rows()["inputs"])
+    assert judged == pytest.approx(float(cross_entropy(scores, rows()).mean()), rel=1e-5)
+    assert found != pytest.approx(judged, rel=0.01)
+
+
+def test_dropout_of_linen_that_is_always_on_is_refused():
+    always = linen.Sequential([linen.Dropout(0.5, deterministic=False), linen.Dense(2)])
+    with pytest.raises(ValueError, match="needs PRNG"):
+        check_problem(from_flax(partial(wrapped, always), cross_entropy, rows()))
+
+
 @pytest.mark.full  # `flax` promises it; our part is to name it in the message above
 def test_a_module_of_linen_is_wrapped():
-    def build(rngs):
-        return nnx.bridge.ToNNX(linen.Dense(2), rngs=rngs).lazy_init(rows()["inputs"])
-
-    made = from_flax(build, cross_entropy, rows())
+    made = from_flax(partial(wrapped, linen.Dense(2)), cross_entropy, rows())
+    assert not made.keyed
     run = dml.train(made, CLUSTER, dml.bsp(), optax.sgd(0.5), updates=40)
     assert run.history["loss"].iloc[-1] < 0.6 * run.history["loss"].iloc[0]
 
@@ -235,9 +310,33 @@ def test_a_text_file_is_learnt(tmp_path):
     assert "".join(letters[place] for place in problem.data[0]) == "the cat s"
     assert problem.shapes["head"]["kernel"].shape == (8, len(letters))
     assert set(problem.evaluate(problem.init(KEY), problem.eval_data)) == {"loss"}
+    assert language_model(path, context=8, width=8, layers=1) is problem
+    with pytest.raises(ValueError, match=r"length, seed: expected the defaults .* got \(100000, 3\)"):
+        language_model(path, seed=3)
     path.write_text("short", encoding="utf-8")
     with pytest.raises(ValueError, match="at least 340 letters, at most 256 different ones, got 5 letters"):
         language_model(str(path))
+
+
+def test_a_file_that_is_no_text_is_named(tmp_path):
+    path = tmp_path / "latin.txt"
+    path.write_bytes("déjà vu".encode("latin-1"))
+    with pytest.raises(
+        ValueError, match=r"text: expected a file in UTF-8, got .*latin.txt', whose byte 1 is"
+    ):
+        language_model(path)
+    with pytest.raises(ValueError, match=r"text: .* not the text itself, got 2400 letters$"):
+        language_model("the cat sat on the mat. " * 100)
+    with pytest.raises(ValueError, match="text: expected the path of a text file, or None, got 3"):
+        language_model(3)
+    with pytest.raises(FileNotFoundError):
+        language_model(tmp_path / "none.txt")
+
+
+def test_a_byte_order_mark_is_no_letter(tmp_path):
+    (tmp_path / "marked.txt").write_text("abc" * 200, encoding="utf-8-sig")
+    problem = language_model(tmp_path / "marked.txt", context=8, width=8, layers=1)
+    assert problem.shapes["head"]["kernel"].shape == (8, 3)
 
 
 @pytest.mark.parametrize("given", [{"width": 7}, {"context": 1}, {"length": 10}, {"layers": 0}])

@@ -1,5 +1,6 @@
 """A small language model, on generated text whose entropy is known or on a text file."""
 
+import os
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
@@ -66,6 +67,7 @@ def source(seed: int = 0, letters: int = LETTERS) -> Source:
 
 
 @memoised(
+    text=checks.or_none(partial(checks.path, expected="the path of a text file, or None")),
     length=at_least(3),
     context=partial(checks.integer, low=2, high=1024),
     width=partial(checks.integer, low=2, high=4096),
@@ -74,7 +76,7 @@ def source(seed: int = 0, letters: int = LETTERS) -> Source:
     dtype=floating,
 )
 def language_model(
-    text: str | None = None,
+    text: str | os.PathLike[str] | None = None,
     *,
     length: int = 100_000,
     context: int = 16,
@@ -94,11 +96,11 @@ def language_model(
     Args:
         text: path of a UTF-8 text file, whose last tenth is held out; a process reads it once. Default: None,
             generated text.
-        length: letters of the generated training text, > `context`.
+        length: letters of the generated training text, > `context`; only without `text`.
         context: T, letters of a window, 2 to 1024.
         width: of the transformer, an even number, 2 to 4096.
         layers: number of blocks of attention and a layer of rectified units, >= 1.
-        seed: of the generated text, >= 0.
+        seed: of the generated text, >= 0; only without `text`.
         dtype: "float32", or "float64" if JAX has 64 bits enabled.
 
     Returns:
@@ -106,15 +108,14 @@ def language_model(
         sample. Metric: `loss` on up to 250 windows of held-out text. `optimum` is known for generated text.
 
     Raises:
-        ValueError: an argument is out of range, or the text is too short or has more than 256 letters.
+        ValueError: an argument is out of range, or the text is not UTF-8, too short or has more than 256
+            letters.
         OSError: the file cannot be read.
 
     >>> problem = language_model()
     >>> problem, round(problem.optimum, 3)
     (Problem(language_model, 24996 samples), 1.626)
     """
-    if text is not None and not isinstance(text, str):
-        checks.fail("text", text, "the path of a text file, or None")
     if width % 2:
         checks.fail("width", width, "an even number (there are two heads of attention)")
     if text is None:
@@ -123,7 +124,15 @@ def language_model(
         train, held_out = chain.text(length, seed), chain.text(HELD_OUT, seed + 1)
         letters = LETTERS
     else:
-        found, numbers = np.unique([*Path(text).read_text(encoding="utf-8")], return_inverse=True)
+        if (given := (length, seed)) != (100_000, 0):
+            checks.fail("length, seed", given, "the defaults (text= is given)")
+        if len(str(text)) > checks.SHOWN and not os.path.exists(text):
+            checks.reject("text", f"{len(str(text))} letters", "the path of a text file, not the text itself")
+        try:
+            written = Path(text).read_text(encoding="utf-8-sig")  # without a byte-order mark
+        except UnicodeDecodeError as error:
+            checks.reject("text", f"{text!r}, whose byte {error.start} is not", "a file in UTF-8")
+        found, numbers = np.unique([*written], return_inverse=True)
         letters, split = len(found), len(numbers) * 9 // 10
         if letters > 256 or len(numbers) < 20 * (context + 1):
             got = f"{len(numbers)} letters, {letters} different ones"

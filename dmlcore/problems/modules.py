@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -37,32 +38,36 @@ class Functions(NamedTuple):
 
 
 def functions(build: Callable[[nnx.Rngs], nnx.Module]) -> Functions:
-    """Returns a module of flax.nnx as pure functions.
+    """Returns a module of flax.nnx as pure functions; its arrays that are no variables are constants.
 
     Raises:
         ValueError: it is no module, or has variables that are neither parameters nor random streams, such as
-            the statistics of `nnx.BatchNorm`.
+            the statistics of `nnx.BatchNorm`; or it is one of flax.linen with dropout.
     """
     # Imported here because it takes half a second, and most problems do without it.
     from flax import linen, nnx
 
+    expected = "a function from nnx.Rngs to a module of flax.nnx"
     if isinstance(build, linen.Module):
         hint = "lambda rngs: nnx.bridge.ToNNX(module, rngs=rngs).lazy_init(inputs)"
-        checks.reject(
-            "build", "a module of flax.linen", "a function from nnx.Rngs to a module of flax.nnx", hint
-        )
-    names = []
-
-    def made(training: bool) -> Any:
-        module = build(nnx.Rngs(0))
-        if not isinstance(module, nnx.Module):
-            checks.fail("build", module, "a function from nnx.Rngs to a module of flax.nnx")
-        names.append(type(module).__name__)
-        (module.train if training else module.eval)()
-        return nnx.split(module, nnx.Param, nnx.RngState, ...)
-
-    graph, params, streams, rest = nnx.eval_shape(lambda: made(True))
-    judging = nnx.eval_shape(lambda: made(False))[0]
+        checks.reject("build", "a module of flax.linen", expected, hint)
+    if isinstance(build, nnx.Module):
+        name = type(build).__name__
+        checks.reject("build", f"the module {name} itself", expected, f"lambda rngs: {name}(..., rngs=rngs)")
+    module = build(nnx.Rngs(0))  # not traced, so that constants have values
+    if not isinstance(module, nnx.Module):
+        checks.fail("build", module, expected)
+    if isinstance(module, nnx.bridge.ToNNX):  # it is not told whether it trains
+        called = inspect.signature(type(module.to_nnx__module).__call__).parameters
+        if flags := sorted({"deterministic", "train", "training"} & {*called}):
+            expected = "a module of flax.nnx that passes it on, see docs/your_model.md"
+            checks.reject("build", f"a module of flax.linen with the argument {flags[0]}", expected)
+        module.to_nnx__rngs = None  # dropout that is always on raises an error
+    module.eval()
+    judging = nnx.graphdef(module)
+    module.train()
+    kinds = nnx.Param, nnx.RngState, nnx.Variable
+    graph, params, streams, rest, constants = nnx.split(module, *kinds, ...)
     if others := sorted({type(each).__name__ for _, each in nnx.to_flat_state(rest)}):
         expected = (
             "a module with parameters alone (statistics can be parameters, see CONTRIBUTING.md; LayerNorm "
@@ -84,15 +89,18 @@ def functions(build: Callable[[nnx.Rngs], nnx.Module]) -> Functions:
         fresh = [begun(place, leaf) for place, leaf in enumerate(leaves)]
         return jax.tree.unflatten(tree, fresh)
 
+    def merged(graph: Any, params: Params, key: Any) -> Any:
+        return nnx.merge(graph, params, seeded(key), constants)
+
     def init(key: jax.Array) -> Params:
         return nnx.to_pure_dict(nnx.state(build(nnx.Rngs(key)), nnx.Param))
 
     return Functions(
         jax.jit(init),
-        lambda params, inputs, key: cast(Any, nnx.merge(graph, params, seeded(key)))(inputs),
-        lambda params, inputs: cast(Any, nnx.merge(judging, params, seeded(jax.random.key(0))))(inputs),
+        lambda params, inputs, key: merged(graph, params, key)(inputs),
+        lambda params, inputs: merged(judging, params, jax.random.key(0))(inputs),
         bool(leaves),
-        names[0],
+        type(module).__name__,
     )
 
 
@@ -117,8 +125,9 @@ def from_flax(
 
     Args:
         build: `nnx.Rngs` -> the module, such as `lambda rngs: nnx.Linear(64, 10, rngs=rngs)`. Its variables
-            are floating-point parameters; batch statistics are refused, because a task has no state. A module
-            of `flax.linen` is wrapped by `nnx.bridge`.
+            are floating-point parameters; batch statistics are refused, because a task has no state. Arrays
+            that are no variables, such as masks, are constants, those of `build(nnx.Rngs(0))`. A module of
+            `flax.linen` is wrapped by `nnx.bridge`, as the page on own models says.
         loss: outputs, batch of B samples -> loss of each sample, (B,).
         data: training samples, a pytree of arrays with the same first axis N, such as a dict of `inputs`
             (N, ...) and `labels` (N,).
@@ -136,7 +145,8 @@ def from_flax(
 
     Raises:
         ValueError: `build` makes no module of flax.nnx, or one with other variables than parameters and
-            random streams; or an argument is wrong, which the message names.
+            random streams, or one of flax.linen that is not told whether it trains; or an argument is wrong,
+            which the message names.
 
     >>> import numpy as np, optax
     >>> from flax import nnx
@@ -168,7 +178,7 @@ def from_flax(
         if coupled:
             return whole(params, batch, keys[0])
         alone = jax.tree.map(lambda leaf: leaf[:, None], batch)  # a batch of one for each key
-        return jax.vmap(whole, (None, 0, 0))(params, alone, keys)[:, 0]
+        return jax.vmap(whole, (None, 0, 0))(params, alone, keys).reshape(-1)
 
     return supervised(
         name or made.name,

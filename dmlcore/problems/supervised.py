@@ -7,6 +7,8 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from dmlcore import checks
+
 from .problem import Batch, Params, Problem
 
 WHOLE_BYTES, PIECE = 2**20, 32
@@ -41,8 +43,13 @@ def supervised(
 
     def means(params: Params, batch: Batch, judges: Mapping[str, Judge]) -> dict[str, jax.Array]:
         def judge(piece: Batch) -> list[jax.Array]:
-            found = outputs(params, piece)
-            return [each(found, piece) for each in judges.values()]
+            found, size = outputs(params, piece), len(jax.tree.leaves(piece)[0])
+            numbers = [each(found, piece) for each in judges.values()]
+            for name, each in zip(judges, numbers, strict=True):
+                if jnp.shape(each) != (size,):
+                    expected = f"shape ({size},), a number for each of {size} samples"
+                    checks.reject(name, f"shape {jnp.shape(each)}", expected)
+            return numbers
 
         return {
             name: each.mean()
