@@ -139,6 +139,7 @@ def test_a_coupled_problem_has_one_key_for_its_batch():
         (lambda rngs: 3, "a function from nnx.Rngs to a module of flax.nnx, got 3"),
         (lambda rngs: nnx.Dropout(0.5, rngs=rngs), "a module without parameters"),
         (linen.Dense(2), "got a module of flax.linen; try lambda rngs: nnx.bridge.ToNNX"),
+        (linen.Dense, "got a module of flax.linen; try lambda rngs: nnx.bridge.ToNNX"),
         (Network(nnx.Rngs(0)), r"got the module Network itself; try lambda rngs: Network\(..., rngs=rngs\)"),
         (lambda rngs: nnx.bridge.ToNNX(Switched(), rngs=rngs), "linen with the argument train"),
     ],
@@ -192,6 +193,8 @@ def test_the_objective_keeps_its_name():
     [
         ({"loss": 3}, "loss: expected a function, got 3"),
         ({"metrics": {"accuracy": 0}}, r"metrics\['accuracy'\]: expected a function, got 0"),
+        ({"metrics": [right]}, "metrics: expected a dict"),
+        ({"data": {"x": np.ones((8, 4))}}, r"data: expected a dict with the entry inputs, .*got \['x'\]"),
         (
             {"data": {"inputs": [[1.0]]}},
             r"data\['inputs'\]\[0\]\[0\]: expected a NumPy or JAX array, got 1.0",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import operator
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -48,7 +49,7 @@ def functions(build: Callable[[nnx.Rngs], nnx.Module]) -> Functions:
     from flax import linen, nnx
 
     expected = "a function from nnx.Rngs to a module of flax.nnx"
-    if isinstance(build, linen.Module):
+    if isinstance(build, linen.Module) or (isinstance(build, type) and issubclass(build, linen.Module)):
         hint = "lambda rngs: nnx.bridge.ToNNX(module, rngs=rngs).lazy_init(inputs)"
         checks.reject("build", "a module of flax.linen", expected, hint)
     if isinstance(build, nnx.Module):
@@ -110,7 +111,7 @@ def from_flax(
     data: Batch,
     test_data: Batch | None = None,
     *,
-    inputs: Callable[[Batch], Any] = lambda batch: batch["inputs"],
+    inputs: Callable[[Batch], Any] | None = None,
     metrics: Mapping[str, Judge] | None = None,
     eval_samples: int = 5000,
     coupled: bool = False,
@@ -133,7 +134,7 @@ def from_flax(
             (N, ...) and `labels` (N,).
         test_data: samples like those of `data`, for `test_loss` and `metrics`. Default: None, `metrics` judge
             the training data.
-        inputs: batch -> what the module is called with. Default: the entry `inputs` of the batch.
+        inputs: batch -> what the module is called with. Default: None, the entry `inputs` of the batch.
         metrics: name -> function of outputs and batch, a number for each sample, (B,), of which the history
             has the mean. Default: None, `loss` and `test_loss` alone.
         eval_samples: metrics use so many first samples of each part, >= 1. Default: 5000.
@@ -161,10 +162,16 @@ def from_flax(
     """
     checks.integer("eval_samples", eval_samples, low=1)
     checks.boolean("coupled", coupled)
+    checks.check_kind("metrics", metrics or {}, dict)
     judges = {f"metrics[{key!r}]": judge for key, judge in (metrics or {}).items()}
+    check_rows("data", data)
+    if inputs is None:
+        if not isinstance(data, dict) or "inputs" not in data:
+            got = sorted(data) if isinstance(data, dict) else type(data).__name__
+            checks.reject("data", got, "a dict with the entry inputs, or inputs= (a function of a batch)")
+        inputs = operator.itemgetter("inputs")
     for argument, given in {"build": build, "loss": loss, "inputs": inputs, **judges}.items():
         checks.function(argument, given)
-    check_rows("data", data)
     if test_data is not None:
         check_rows("test_data", test_data)
     if taken := sorted({"loss", "test_loss"} & {*(metrics or {})}):
