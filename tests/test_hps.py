@@ -145,7 +145,7 @@ def test_a_server_whose_link_takes_no_time_leaves_nothing_to_hide(transfer, fast
     assert holds("H1-server", min(leads(composed(False, True, 4), cluster).values())) == faster
 
 
-@opposes("H1-least", "H1-least-data", "H1-most", "H1-most-data")
+@opposes("H1-least", "H1-least-data", "H1-least-coded", "H1-most", "H1-most-data")
 @pytest.mark.parametrize(
     ("transfer", "least", "most"),
     [(0.0, False, True), pytest.param(0.02, True, True, marks=pytest.mark.full), (0.5, True, False)],
@@ -158,6 +158,8 @@ def test_the_lead_grows_with_the_transfers_beyond_three_and_a_half(transfer, lea
     for data in ("", "-data"):
         assert holds(f"H1-least{data}", min(found)) == least
         assert holds(f"H1-most{data}", max(found)) == most
+    if not transfer:  # fewer bytes save nothing, either
+        assert not holds("H1-least-coded", min(found))
 
 
 @opposes("H2", "H2-perfect")

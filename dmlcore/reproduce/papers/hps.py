@@ -39,6 +39,7 @@ CLAIMS = {
     "H1-least": abstract(expected=(LEAST, None), parts=SWEPT, data="digits"),
     "H1-most": abstract(expected=(None, MOST), parts=SWEPT, data="digits"),
     **{f"H1-{rival}-coded": ours(parts=SWEPT, data="digits") for rival in RIVALS},
+    "H1-least-coded": ours(expected=(LEAST, None), parts=SWEPT, data="digits"),
     "H1-server": ours(parts=tuple(f"{reading}, c = {c:g}" for c in SERVED for reading in READINGS)),
     **{f"H1-{rival}-data": ours(**ON_DATA) for rival in RIVALS},
     "H1-least-data": ours(expected=(LEAST, None), **ON_DATA),
