@@ -84,3 +84,27 @@ def test_a_stay_may_last_for_good():
 def test_wrong_tables(source, message):
     with pytest.raises(ValueError, match=message):
         dml.faults.absences(source, 4)
+
+
+@pytest.mark.parametrize("engine", ["simulate", "threads"])
+@pytest.mark.parametrize("policy", [dml.bsp(), dml.ssp(1), dml.sampled(2, dml.deadline(0.1))], ids=str)
+def test_who_is_away_at_the_start_is_sent_nothing(policy, engine):
+    """Nor does anyone wait for a copy that is sent to it; its first task begins when it comes."""
+    stays = {"worker": [1, 2], "from": [0, 0.3], "until": [None, None]}
+    alone = dml.Cluster.uniform(4, samples_per_second=1000).with_server(seconds_per_pull=0.02)
+    cluster = alone.with_faults(*dml.faults.absences(stays, 4))
+    run = dml.train(plane(), cluster, policy, optax.sgd(0.1), seconds=0.8, engine=engine)
+    first = run.trace.tasks.groupby("worker").first()
+    assert [*first.index] == [1, 2]
+    assert first["pull_start"][1] == 0
+    assert first["pull_start"][2] >= 0.3
+    if engine == "simulate":
+        assert first["compute_start"][1] == 0.02
+
+
+def test_nobody_is_there_at_the_start():
+    late = dml.faults.absences({"worker": [0], "from": [1], "until": [None]}, 4)
+    tasks = dml.simulate(dml.asp(), CLUSTER.with_faults(*late), seconds=1.1).tasks
+    assert {*tasks["worker"]} == {0}
+    assert [*tasks["clock"]] == [*range(len(tasks))]
+    assert tasks["pull_start"].min() == 1
