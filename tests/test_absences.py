@@ -76,6 +76,7 @@ def test_a_stay_may_last_for_good():
     ("source", "message"),
     [
         (STAYS.drop(columns="until"), "source: expected columns that include until .*, got"),
+        (STAYS.rename(columns=str.title), "try renaming 'Worker', 'From', 'Until'$"),
         (STAYS.assign(worker=[0, 1, 2, 3, 4, 5, 6]), "source, row 4, column worker: .* 0 to 3, got 4"),
         (STAYS.assign(until=-1), "source, row 0, column until: expected a finite number >= 0, .* got -1"),
         ({"worker": [0], "from": [3], "until": [2]}, "source, row 0: expected from <= until, got a stay"),
@@ -108,3 +109,28 @@ def test_nobody_is_there_at_the_start():
     assert {*tasks["worker"]} == {0}
     assert [*tasks["clock"]] == [*range(len(tasks))]
     assert tasks["pull_start"].min() == 1
+
+
+@pytest.mark.parametrize("rows", ["0,1,2,\n1,0,3,", '"0","1","2",\n"1","0","3",'])
+def test_rows_that_end_with_a_separator(rows, tmp_path):
+    """Also where the first column would do as row numbers."""
+    (tmp_path / "stays.csv").write_text(f"worker,from,until\n{rows}\n")
+    found = [
+        (each.worker, each.time, each.seconds) for each in dml.faults.absences(tmp_path / "stays.csv", 2)
+    ]
+    assert found == [(0, 0, 1), (0, 2, np.inf), (1, 3, np.inf)]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("worker,from,until\n0,1,2,9\n1,0,3,9", "rows have more fields than the first line has names"),
+        ("worker,from,until\n0,1,2,9\n1,0,3", "rows have more fields than the first line has names"),
+        ("worker,from,until\n0,1,2\n1,0,3,9", "Expected 3 fields in line 3, saw 4"),
+        ('worker,"from",from,until\n0,1,1,2', r"several columns named \['from'\]"),
+    ],
+)
+def test_files_that_are_no_table(text, message, tmp_path):
+    (tmp_path / "stays.csv").write_text(text)
+    with pytest.raises(ValueError, match=rf"source: expected a table, got .* cannot be read .*{message}"):
+        dml.faults.absences(tmp_path / "stays.csv", 2)
