@@ -7,6 +7,7 @@ import os
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
+from numbers import Real
 from pathlib import Path
 from typing import Any, NoReturn, TypeVar
 
@@ -49,9 +50,10 @@ def reject(name: str, found: str, expected: str, hint: str = "") -> NoReturn:
 
 
 def shown(given: Any) -> str:
-    """Returns the `repr` of a value as one line, cut after `SHOWN` characters."""
+    """Returns the `repr` of a value as one line, cut after `SHOWN` characters; 2.5 for NumPy's 2.5, too."""
     try:
-        text = " ".join(repr(given).splitlines())
+        plain: Any = given.item() if isinstance(given, Real) and hasattr(given, "item") else given
+        text = " ".join(repr(plain).splitlines())
     except ValueError:  # Python refuses to print integers with thousands of digits
         text = f"{type(given).__name__} that is too long to be shown"
     return text if len(text) <= SHOWN else f"{text[:SHOWN]}..."

@@ -46,7 +46,11 @@ def require(name: str, frame: pd.DataFrame, wanted: Mapping[str, str]) -> None:
     """
     missing = [f"{column} ({meaning})" for column, meaning in wanted.items() if column not in frame]
     if missing:
-        checks.reject(name, f"columns {[*frame.columns]}", f"columns that include {', '.join(missing)}")
+        others = [str(column) for column in frame if column not in wanted]
+        near = [checks.nearest(column, others) for column in wanted if column not in frame]
+        hint = f"renaming {', '.join(filter(None, near))}" if any(near) else ""
+        expected = f"columns that include {', '.join(missing)}"
+        checks.reject(name, f"columns {[*frame.columns]}", expected, hint)
 
 
 def numbers(

@@ -130,7 +130,8 @@ class Policy(NamedTuple):
         max_lead: the largest lead of a worker over the slowest worker, in clocks. None: the policy declares
             no bound.
         on_leave: state, worker, time -> state, decision. Called when a worker has left: its task in flight is
-            lost, and its pushes stay at the server. None: the policy runs only where no worker leaves.
+            lost, and its pushes stay at the server. A worker that is away at time 0 leaves after `on_begin`,
+            before anything is sent to it. None: the policy runs only where no worker leaves.
         on_join: state, worker, time -> state, decision. Called when a worker has rejoined, without cached
             parameters. None: the policy runs only where no worker rejoins.
         on_observation: state, observation -> state. For a policy that watches losses or gradients: called at

@@ -76,6 +76,7 @@ def test_a_stay_may_last_for_good():
     ("source", "message"),
     [
         (STAYS.drop(columns="until"), "source: expected columns that include until .*, got"),
+        (STAYS.rename(columns=str.title), "try renaming 'Worker', 'From', 'Until'$"),
         (STAYS.assign(worker=[0, 1, 2, 3, 4, 5, 6]), "source, row 4, column worker: .* 0 to 3, got 4"),
         (STAYS.assign(until=-1), "source, row 0, column until: expected a finite number >= 0, .* got -1"),
         ({"worker": [0], "from": [3], "until": [2]}, "source, row 0: expected from <= until, got a stay"),
@@ -84,3 +85,52 @@ def test_a_stay_may_last_for_good():
 def test_wrong_tables(source, message):
     with pytest.raises(ValueError, match=message):
         dml.faults.absences(source, 4)
+
+
+@pytest.mark.parametrize("engine", ["simulate", "threads"])
+@pytest.mark.parametrize("policy", [dml.bsp(), dml.ssp(1), dml.sampled(2, dml.deadline(0.1))], ids=str)
+def test_who_is_away_at_the_start_is_sent_nothing(policy, engine):
+    """Nor does anyone wait for a copy that is sent to it; its first task begins when it comes."""
+    stays = {"worker": [1, 2], "from": [0, 0.3], "until": [None, None]}
+    alone = dml.Cluster.uniform(4, samples_per_second=1000).with_server(seconds_per_pull=0.02)
+    cluster = alone.with_faults(*dml.faults.absences(stays, 4))
+    run = dml.train(plane(), cluster, policy, optax.sgd(0.1), seconds=0.8, engine=engine)
+    first = run.trace.tasks.groupby("worker").first()
+    assert [*first.index] == [1, 2]
+    assert first["pull_start"][1] == 0
+    assert first["pull_start"][2] >= 0.3
+    if engine == "simulate":
+        assert first["compute_start"][1] == 0.02
+
+
+def test_nobody_is_there_at_the_start():
+    late = dml.faults.absences({"worker": [0], "from": [1], "until": [None]}, 4)
+    tasks = dml.simulate(dml.asp(), CLUSTER.with_faults(*late), seconds=1.1).tasks
+    assert {*tasks["worker"]} == {0}
+    assert [*tasks["clock"]] == [*range(len(tasks))]
+    assert tasks["pull_start"].min() == 1
+
+
+@pytest.mark.parametrize("rows", ["0,1,2,\n1,0,3,", '"0","1","2",\n"1","0","3",'])
+def test_rows_that_end_with_a_separator(rows, tmp_path):
+    """Also where the first column would do as row numbers."""
+    (tmp_path / "stays.csv").write_text(f"worker,from,until\n{rows}\n")
+    found = [
+        (each.worker, each.time, each.seconds) for each in dml.faults.absences(tmp_path / "stays.csv", 2)
+    ]
+    assert found == [(0, 0, 1), (0, 2, np.inf), (1, 3, np.inf)]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("worker,from,until\n0,1,2,9\n1,0,3,9", "rows have more fields than the first line has names"),
+        ("worker,from,until\n0,1,2,9\n1,0,3", "rows have more fields than the first line has names"),
+        ("worker,from,until\n0,1,2\n1,0,3,9", "Expected 3 fields in line 3, saw 4"),
+        ('worker,"from",from,until\n0,1,1,2', r"several columns named \['from'\]"),
+    ],
+)
+def test_files_that_are_no_table(text, message, tmp_path):
+    (tmp_path / "stays.csv").write_text(text)
+    with pytest.raises(ValueError, match=rf"source: expected a table, got .* cannot be read .*{message}"):
+        dml.faults.absences(tmp_path / "stays.csv", 2)

@@ -309,6 +309,15 @@ def test_what_does_not_go_together_is_an_error(name, wrong, message):
         (lambda: loads.speed_proportional(warm_up=0), "warm_up: expected .*, got 0"),
         (lambda: loads.dynamic_batching(dead_band=-0.1), "dead_band: expected .*, got -0.1"),
         (lambda: loads.lb_bsp(step=0), "step: expected .*, got 0"),
+        (
+            lambda: loads.fixed(0.5 * np.array([10, 53])),
+            r"sizes\[0\]: expected a whole number >= 1, got 5.0$",
+        ),
+        (
+            lambda: loads.resolve(np.array([10, 53])),
+            r"load: .*, got array.*; try dml\.loads\.fixed\(\.\.\.\)",
+        ),
+        (lambda: loads.resolve(loads.equal), r"load: .*; try calling it: equal\(\.\.\.\)"),
     ],
 )
 def test_wrong_arguments_are_named(make, message):

@@ -133,6 +133,8 @@ class Failures:
             return
         self.note(incident, now)
         clock, worker = self.clock, incident.worker
+        if worker not in clock.server.present:
+            return  # it was away when the server began
         answer = clock.server.leave(worker, now)
         if clock.service is not None:
             clock.stray(worker, now)

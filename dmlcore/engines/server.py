@@ -16,6 +16,7 @@ from typing import Any, NamedTuple, cast
 
 from dmlcore import checks
 from dmlcore.checks import MAX_COUNT
+from dmlcore.cluster.faults import Crash
 from dmlcore.engines import mistakes
 from dmlcore.engines.spec import RunSpec
 from dmlcore.trace import Trace
@@ -168,13 +169,22 @@ class Server:
         return self.spec.cluster.num_workers
 
     def begin(self) -> Answer:
-        """Starts the first clock of workers on version 0 at time 0; in a pipeline, the second one too."""
+        """Starts the first clock of workers on version 0 at time 0; in a pipeline, the second one too.
+
+        Workers that are away at time 0 leave before the engine sends them anything: they have begun no clock.
+        """
         policy, tasks = self.policy, cast(Sequence[Start], ())
         if policy.on_begin is not None:
             self.state, tasks = policy.on_begin(self.state, self.spec.seed)
         else:
             tasks = [Start(worker, policy.batch_size) for worker in range(self.num_workers)]
-        return (), (), [order for depth in range(self._depth) for order in self._start(tasks, 0.0, depth + 1)]
+        begun = [order for depth in range(self._depth) for order in self._start(tasks, 0.0, depth + 1)]
+        crashed = (fault for fault in self.spec.faults.events if isinstance(fault, Crash) and not fault.time)
+        for worker in sorted({fault.worker for fault in crashed}):
+            self.flight[worker], self._clock[worker] = (), -1
+            self.present.remove(worker)
+            begun += self._decided("on_leave", f"worker {worker} is away", 0.0, worker, 0.0)[2]
+        return (), (), [order for order in begun if order in self.flight[order.worker]]
 
     def find(self, worker: int, clock: int, attempt: int) -> Order | None:
         """Returns the task of a push that arrives; None if it does not count and is ignored."""

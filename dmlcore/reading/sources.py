@@ -9,6 +9,7 @@ import lzma
 import math
 import os
 import re
+import warnings
 import zipfile
 import zlib
 from collections.abc import Callable, Iterable, Mapping
@@ -147,15 +148,20 @@ def _only_member(raw: bytes) -> bytes:
 def _csv(text: str) -> pd.DataFrame:
     """Reads text with the separator that its first line has most often, else spaces.
 
-    With `;` a comma may be decimal. Lines that begin with # are comments.
+    With `;` a comma may be decimal. Lines that begin with # are comments. Rows may end with a separator.
     """
     text = re.sub(r"(?m)^#.*\n?", "", text) if text.startswith("#") or "\n#" in text else text
     names = text.lstrip().partition("\n")[0]
     best = max(SEPARATORS, key=names.count)
     options: Any = {"sep": best if best in names else r"\s+", "skipinitialspace": True}
-    frame = pd.read_csv(io.StringIO(text), low_memory=False, **options)
-    if not isinstance(frame.index, pd.RangeIndex) and frame.iloc[:, -1].isna().all():  # rows end with it
-        frame = pd.read_csv(io.StringIO(text), low_memory=False, index_col=False, **options)
+    head = pd.read_csv(io.StringIO(text), header=None, nrows=1, dtype=str, **options).iloc[0].dropna()
+    if head.duplicated().any():  # pandas would number them
+        raise ValueError(f"several columns named {[*head[head.duplicated()]]}")
+    with warnings.catch_warnings(action="error", category=pd.errors.ParserWarning):
+        try:
+            frame = pd.read_csv(io.StringIO(text), low_memory=False, index_col=False, **options)
+        except pd.errors.ParserWarning:
+            raise ValueError("rows have more fields than the first line has names") from None
     for column in frame if best == ";" else ():
         if pd.api.types.is_string_dtype(frame[column]):
             numbers = pd.to_numeric(frame[column].str.replace(",", "."), errors="coerce")

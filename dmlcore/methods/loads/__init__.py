@@ -415,4 +415,7 @@ def resolve(load: Load | str | None) -> Load:
     """
     if load is None or isinstance(load, Load):
         return load or equal()
+    if not isinstance(load, str):
+        hint = checks.calling(load) or "dml.loads.fixed(...), if these are sizes of tasks"
+        checks.fail("load", load, f"a load rule, or the call of one: {', '.join(LOADS)}", hint)
     return calls.made("load", load, LOADS)
