@@ -312,9 +312,14 @@ class LocalSteps(NamedTuple):
         return self.control_variates or self.dynamic
 
     @property
+    def must_remember(self) -> bool:
+        """Whether a run cannot go on after a worker has lost what it remembers."""
+        return self.controlled or self.streams
+
+    @property
     def remembers(self) -> bool:
         """Whether a worker's task depends on its earlier tasks."""
-        return self.keep_state or self.controlled or self.streams
+        return self.keep_state or self.must_remember
 
     __repr__ = notebook.by_name
 

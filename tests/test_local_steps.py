@@ -4,6 +4,7 @@ import dataclasses
 import functools
 import itertools
 import math
+import re
 
 import jax
 import jax.numpy as jnp
@@ -17,6 +18,7 @@ from reference import replay_reference
 
 import dmlcore as dml
 from dmlcore.cluster.faults import Crash, ServerCrash
+from dmlcore.engines.real import Serving
 from dmlcore.training.batches import BATCHES, INIT, run_key, task_indices
 from dmlcore.training.fragments import of_fragments, within
 from dmlcore.training.replay import Replay
@@ -536,11 +538,11 @@ def train(policy=None, cluster=EXPONENTIAL, problem=PLANE, optimizer=None, **opt
 TRACE = dml.simulate(dml.Method(dml.bsp(), local=FED_AVG), EXPONENTIAL, updates=2)
 
 
-def of_a_death():
+def replay_of_a_death(local):
     """As on a real clock, where a worker may be back in time for the update."""
-    trace = dml.simulate(dml.Method(dml.bsp(), local=streamed()), EXPONENTIAL, updates=2)
+    trace = dml.simulate(dml.Method(dml.bsp(), local=local), EXPONENTIAL, updates=2)
     trace.metadata["incidents"] = [{"time": 0.1, "kind": "died", "worker": 1, "seconds": 0.0}]
-    return trace
+    return dml.replay(trace, PLANE, NESTEROV, local=local)
 
 
 WRONG = {
@@ -612,7 +614,11 @@ WRONG = {
         cluster=MIXED.with_faults(Crash(1, 0.1, 0.1, keeps_memory=True)), local=streamed()
     ),
     "trace: expected one that no worker leaves (with fragments or mixing), got one with incidents ['died']": (
-        lambda: dml.replay(of_a_death(), PLANE, NESTEROV, local=streamed())
+        lambda: replay_of_a_death(streamed())
+    ),
+    "trace: expected one in which no worker loses its memory (with control_variates or dynamic the server "
+    "keeps the mean of what workers remember), got one with incidents ['died']": (
+        lambda: replay_of_a_death(KINDS["SCAFFOLD"][0])
     ),
     "eval_params: expected None (each fragment has an optimizer's state of its own)": lambda: train(
         local=streamed(), eval_params=lambda state, params: params
@@ -640,6 +646,24 @@ def test_what_is_wrong_is_named(message):
     with pytest.raises(ValueError, match="got") as error:
         WRONG[message]()
     assert str(error.value).startswith(message)
+
+
+@pytest.mark.parametrize("kind", ["SCAFFOLD", "FedDyn", "Streaming DiLoCo"])
+def test_the_death_of_a_worker_ends_a_run_that_needs_its_memory(kind, monkeypatch):
+    """As soon as the server knows of it; DiLoCo goes on."""
+    deaths = []
+
+    def lost(serving):
+        if serving.server.num_updates < 3 or deaths:
+            return []
+        deaths.append(serving._crew.dismiss(1, False))
+        return [1]
+
+    monkeypatch.setattr(Serving, "_lost", lost)
+    (local, outer), options = KINDS[kind], {"engine": ENGINES["threads"], "updates": 6}
+    with pytest.raises(RuntimeError, match=rf"worker 1 died at .*; {re.escape(local.name)} needs it"):
+        train(local=local, optimizer=outer, **options)
+    assert replay_of_a_death(DILOCO).params
 
 
 def test_a_dropped_push_on_threads_is_refused_with_kept_states():

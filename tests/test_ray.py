@@ -4,6 +4,7 @@ Processes of actors take seconds to start: tests that end many of them come last
 """
 
 import dataclasses
+import os
 import signal
 import subprocess
 import sys
@@ -26,8 +27,9 @@ from dmlcore.engines.on_ray import actors as on_ray
 from dmlcore.engines.on_ray import messages
 from dmlcore.engines.on_ray.connection import kept_actors
 from dmlcore.engines.real import WorkerError
-from dmlcore.engines.spec import StopRule
+from dmlcore.engines.spec import RunSpec, StopRule
 from dmlcore.training.checkpoints import SUFFIX
+from dmlcore.training.stepper import Stepper
 
 pytestmark = pytest.mark.usefixtures("ray_cluster")
 FAST = dml.engines.ray(time_scale=0.02, keep=True)
@@ -119,6 +121,24 @@ def test_a_process_that_dies_by_itself_is_replaced(policy, ray_cluster, tmp_path
     counted = recording.trace.tasks.query("update >= 0").groupby("worker").size()
     assert (np.asarray(recording.params) == counted.reindex(range(4), fill_value=0)).all()
     assert [incident["kind"] for incident in recording.trace.metadata["incidents"]] == ["died"]
+
+
+class Ending(Stepper):
+    """Its process ends at clock 3 of worker 1."""
+
+    def task(self, params, worker, clock, *more):
+        return os._exit(1) if (worker, clock) == (1, 3) else super().task(params, worker, clock, *more)
+
+
+@pytest.mark.full  # test_local_steps has it on threads, with the same server
+def test_scaffold_does_not_go_on_after_a_process_died(ray_cluster):
+    ray_cluster.cloudpickle.register_pickle_by_value(hello)
+    ray_cluster.cloudpickle.register_pickle_by_value(sys.modules[__name__])
+    local = dml.local_steps(2, optax.sgd(0.1), control_variates=True)
+    spec = RunSpec.checked(dml.Method(dml.bsp(), local=local), EXPONENTIAL, updates=200)
+    job = hello.with_stepper(Ending)(spec, spec.steps_of(plane()), optax.sgd(1.0), time_scale=0.05)
+    with pytest.raises(RuntimeError, match=r"worker 1 died at .* so the run cannot go on"):
+        on_ray.record(job, None, True)
 
 
 PROGRAM = """

@@ -7,7 +7,7 @@ worker waits for a worker that has left. Times are seconds from the start of the
 import functools
 import math
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from typing import Any, NamedTuple
 
@@ -198,6 +198,11 @@ class Incident(NamedTuple):
         """Returns the entry of a trace's metadata for this incident, which happened at `time`."""
         entry = self._replace(time=time)._asdict() | more
         return {name: value for name, value in entry.items() if value is not False}
+
+
+def loses_memory(told: Mapping[str, Any]) -> bool:
+    """Whether workers lose what they remember in an incident of a trace's metadata: its own, or all."""
+    return told["kind"] in ("down", "died") or (told["kind"] == "join" and told.get("forgets", False))
 
 
 def incidents(faults: Faults) -> list[Incident]:

@@ -428,6 +428,10 @@ class Serving:
 
     def _replace(self, lost: Sequence[int], now: float) -> None:
         """Replaces workers that died without an order to end; the other workers continue."""
+        local = self._spec.local
+        if lost and local is not None and local.must_remember:
+            died = f"the process of worker {lost[0]} died at {now:g} s, and what it remembered is lost"
+            raise RuntimeError(f"{died}; {local.name} needs it, so the run cannot go on")
         for worker in lost:
             self._absences.log.append(Incident(now, "died", worker).told(now))
             if worker not in self._absences.workers:

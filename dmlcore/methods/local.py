@@ -12,6 +12,8 @@ from dmlcore.types import LocalSteps, Policy, Transport
 
 IN_STEP = "one with a push of every worker in each update, as bsp() (with fragments or mixing)"
 ALL_STAY = "one that no worker leaves (with fragments or mixing)"
+MEAN = " (with control_variates or dynamic the server keeps the mean of what workers remember)"
+ALL_REMEMBER = f"one in which no worker loses its memory{MEAN}"
 
 
 def local_steps(
@@ -39,8 +41,9 @@ def local_steps(
     With `control_variates` it is g_i - c_k + c (SCAFFOLD). Worker k remembers c_k, the mean of the g_i of its
     last task, at first 0, and the server c, the mean of all c_k. So workers whose data differ still go the
     same way. Control variates travel with the parameters, and messages are twice as large. So that c stays
-    the mean of the c_k, pushes are to be sent exactly, and no fault may take a memory. With local SGD this
-    c_k is that of the paper's option II. The server's optimizer sees the parameters only.
+    the mean of the c_k, pushes are to be sent exactly, and no fault may take a memory: if a worker's process
+    dies by itself, the run ends with a RuntimeError. With local SGD this c_k is that of the paper's option
+    II. The server's optimizer sees the parameters only.
 
     With `prox` and `dynamic` the gradient is g_i + alpha (w_i - w_0 - m_k), where alpha is `prox` and m_k the
     sum of all that worker k has pushed, at first 0; the server's optimizer is given the pushes' mean plus the
@@ -61,7 +64,7 @@ def local_steps(
     fragment and counts the updates of this one. `steps` is the time from one fragment to the next, the
     paper's H / P. With the transport `pipelined()` a worker computes another task while its push and the
     answer travel: the paper's overlap, tau = `steps`. The policy must have a push of every worker in each
-    update, as BSP.
+    update, as BSP, and no worker may leave; if its process dies, the run ends with a RuntimeError.
 
     Guarantees: `local_steps(1, optax.sgd(1))` pushes the gradient. Without pushes under way the server's mean
     is that of the c_k or m_k, whatever the weights of pushes, up to rounding. One fragment without mixing is
@@ -144,15 +147,14 @@ def _has_moments(optimizer: Any) -> bool:
 
 def check_controlled(aggregate: Any, transport: Any = None, faults: Sequence[Any] = ()) -> None:
     """Raises ValueError if the server could not keep the mean of what workers remember."""
-    why = " (with control_variates or dynamic the server keeps the mean of what workers remember)"
     if not aggregate.plain:
-        checks.fail("aggregate", aggregate, f"mean(){why}")
+        checks.fail("aggregate", aggregate, f"mean(){MEAN}")
     if transport is not None and transport.push:
-        checks.fail("transport", transport, f"one that sends pushes exactly{why}")
+        checks.fail("transport", transport, f"one that sends pushes exactly{MEAN}")
     for each in faults:
         if isinstance(each, ServerCrash) or (isinstance(each, Crash) and not each.keeps_memory):
             kept = "faults after which workers have their memory, as Crash(..., keeps_memory=True)"
-            checks.fail("cluster", each, kept + why)
+            checks.fail("cluster", each, kept + MEAN)
 
 
 def check_streamed(

@@ -12,8 +12,9 @@ import jax.numpy as jnp
 import optax
 
 from dmlcore import checks
+from dmlcore.cluster.faults import loses_memory
 from dmlcore.methods.codecs import transmit
-from dmlcore.methods.local import ALL_STAY, IN_STEP
+from dmlcore.methods.local import ALL_REMEMBER, ALL_STAY, IN_STEP
 from dmlcore.methods.transport import resolve
 from dmlcore.problems.problem import Problem
 from dmlcore.trace import Trace
@@ -96,19 +97,24 @@ def memory_of(transport: Transport, local: LocalSteps | None) -> tuple[str, str,
 def check_kept(trace: Trace, problem: Problem) -> None:
     """Raises ValueError if what workers keep of local steps would depend on tasks that are in no update.
 
-    If they keep their own parameters, all workers are to be in every update, and to pull every version.
+    If the server keeps the mean of it, none may be lost. If workers keep their own parameters, all are to be
+    in every update, and to pull every version.
     """
     _check_complete(trace, "local", trace.metadata["local"], WITHOUT_STATE)
-    if problem.inner is None or not problem.inner.delay:
+    if problem.inner is None:
         return
-    tasks = trace.tasks[trace.tasks["update"] >= 0]
-    update, version = tasks["update"], (tasks["clock"] + 1 - problem.inner.delay).clip(lower=0)
-    in_step = (tasks["clock"] == update) & (tasks["version_read"] == version)
-    if not in_step.all() or (update.value_counts() != trace.num_workers).any():
-        checks.reject("policy", trace.metadata["policy"], IN_STEP)
-    gone = {"leave", "died", "down"} & {each["kind"] for each in trace.metadata.get("incidents", ())}
-    if gone:  # also where it was back in time for the update
-        checks.reject("trace", f"one with incidents {sorted(gone)}", ALL_STAY)
+    streams, incidents = problem.inner.rule.streams, trace.metadata.get("incidents", ())
+    if streams:
+        tasks = trace.tasks[trace.tasks["update"] >= 0]
+        update, version = tasks["update"], (tasks["clock"] + 1 - problem.inner.delay).clip(lower=0)
+        in_step = (tasks["clock"] == update) & (tasks["version_read"] == version)
+        if not in_step.all() or (update.value_counts() != trace.num_workers).any():
+            checks.reject("policy", trace.metadata["policy"], IN_STEP)
+    # Own parameters are lost also where a worker was back in time for the update.
+    gone = {each["kind"] for each in incidents if loses_memory(each) or (streams and each["kind"] == "leave")}
+    if gone and problem.inner.rule.must_remember:
+        expected = ALL_STAY if streams else ALL_REMEMBER
+        checks.reject("trace", f"one with incidents {sorted(gone)}", expected)
 
 
 def _check_complete(trace: Trace, name: str, given: str, expected: str, lost: bool = False) -> None:

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
+from dmlcore.cluster.faults import loses_memory
 from dmlcore.trace import Trace, predecessors, starts
 from dmlcore.training.pacing import progress
 from dmlcore.training.slots import NONE, Slots
@@ -132,7 +133,7 @@ class Losses:
         """
         found, losses = np.zeros(len(worker), bool), defaultdict(list)
         for each in incidents:
-            if each["kind"] in ("down", "died") or (each["kind"] == "join" and each.get("forgets")):
+            if loses_memory(each):
                 losses[each["worker"]].append(each["time"])
         order = np.argsort(worker, kind="stable") if losses else np.zeros(0, int)
         for own in np.split(order, np.flatnonzero(np.diff(worker[order])) + 1) if len(order) else ():
