@@ -346,16 +346,15 @@ def test_an_epoch_of_unequal_shards(normalised, rate, engine):
 
 
 @pytest.mark.parametrize("engine", ["simulate", "threads"])
-def test_feddyn_ends_where_the_gradients_of_workers_cancel(engine):
-    """Whatever their steps and weights are: here at 0, where FedProx ends at a half."""
+def test_where_the_gradients_of_workers_cancel(engine):
+    """FedDyn and SCAFFOLD end there, whatever steps and weights are: at 0, where FedProx ends at a half."""
     problem, ends = two_shards(), []
-    for dynamic in (True, False):
-        local = dml.local_steps(1, optax.sgd(0.5), prox=1.0, dynamic=dynamic)
+    for kind in ({"prox": 1.0, "dynamic": True}, {"control_variates": True}, {"prox": 1.0}):
+        local = dml.local_steps(1, optax.sgd(0.5), **kind)
         options = {"local": local, "load": dml.loads.fixed(problem.shard_sizes), "engine": ENGINES[engine]}
         options |= {"cluster": dml.Cluster.uniform(2), "optimizer": optax.sgd(1.0)}
         ends.append(float(train(problem=problem, updates=60, **options).params))
-    assert ends[0] == pytest.approx(0, abs=1e-3)
-    assert ends[1] == pytest.approx(0.5, abs=1e-3)
+    assert ends == pytest.approx([0, 0, 0.5], abs=1e-3)
 
 
 @pytest.mark.parametrize("policy", [dml.bsp(), dml.k_batch_async(3), dml.asp()], ids=str)

@@ -40,10 +40,11 @@ def local_steps(
 
     With `control_variates` it is g_i - c_k + c (SCAFFOLD). Worker k remembers c_k, the mean of the g_i of its
     last task, at first 0, and the server c, the mean of all c_k. So workers whose data differ still go the
-    same way. Control variates travel with the parameters, and messages are twice as large. So that c stays
-    the mean of the c_k, pushes are to be sent exactly, and no fault may take a memory: if a worker's process
-    dies by itself, the run ends with a RuntimeError. With local SGD this c_k is that of the paper's option
-    II. The server's optimizer sees the parameters only.
+    same way, and where training stays, each worker counts alike, whatever its load and the weights of pushes:
+    the plain mean of all workers' gradients is 0. Control variates travel with the parameters, and messages
+    are twice as large. So that c stays the mean of the c_k, pushes are to be sent exactly, and no fault may
+    take a memory: if a worker's process dies by itself, the run ends with a RuntimeError. With local SGD this
+    c_k is that of the paper's option II. The server's optimizer sees the parameters only.
 
     With `prox` and `dynamic` the gradient is g_i + alpha (w_i - w_0 - m_k), where alpha is `prox` and m_k the
     sum of all that worker k has pushed, at first 0; the server's optimizer is given the pushes' mean plus the

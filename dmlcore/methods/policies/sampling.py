@@ -80,7 +80,8 @@ def sampled(m: int, policy: Policy | None = None, weights: float | Sequence[floa
         policy: the rule for these m workers, without cached copies; what it is told as the clock of a push is
             only good to name the task. Default: None, `bsp()`.
         weights: each worker is drawn with a probability proportional to its weight, > 0, among those that are
-            left, such as its number of samples; one number for all workers, or one per worker (W,).
+            left, such as its number of samples; one number for all workers, or one per worker (W,). They are
+            for equal loads: a load such as `fixed(shard_sizes)` counts the sizes itself.
 
     Returns:
         The policy. Its `max_lead` is None: it declares no bound on the lead of a worker.
