@@ -227,6 +227,8 @@ class Codec(NamedTuple):
         init: a tree like the one to be sent -> memory; () for a codec without memory.
         encode: random key, memory, tree -> message, next memory. The key may be None if nothing is random.
         decode: message, memory before the message -> tree.
+        contracts: False: its error may be as large as what is sent, whatever the sizes of tensors, so that
+            `error_feedback` and `difference` diverge and refuse it.
     """
 
     name: str
@@ -234,6 +236,7 @@ class Codec(NamedTuple):
     init: Callable[[Any], Any]
     encode: Callable[[Any, Any, Any], tuple[Any, Any]]
     decode: Callable[[Any, Any], Any]
+    contracts: bool = True
 
     __repr__ = notebook.by_name
 

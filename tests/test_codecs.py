@@ -198,6 +198,11 @@ def test_bits_for_error():
         (lambda: random_k(0.5, unbiased=1), "unbiased: expected True or False.*, got 1"),
         (lambda: error_feedback("one_bit()"), r"codec: expected a codec.*, got 'one_bit\(\)'"),
         (lambda: difference(one_bit), "codec: expected .*, got <function one_bit"),
+        (
+            lambda: difference(random_k(0.5)),
+            r"codec: expected one whose error is smaller .* random_k\(0.1, unbiased=False\), got random_k",
+        ),
+        (lambda: resolve("error_feedback(random_k(0.1))"), "codec: expected one whose error is smaller"),
         (lambda: transmit(affine(8), None, (), jnp.ones(3)), "key: expected a random key.*, got None"),
         (lambda: transmit(random_k(0.5), None, (), jnp.ones(3)), "key: expected a random key.*, got None"),
         (

@@ -400,7 +400,7 @@ def random_k(fraction: float, *, unbiased: bool = True) -> Codec:
     Args:
         fraction: k / d, > 0 and at most 1; k is rounded to the nearest whole number, and is at least 1.
         unbiased: True: the receiver multiplies by d / k. False: it does not, which `error_feedback` and
-            `difference` need.
+            `difference` need unless more than half of the values are sent.
 
     Returns:
         The codec: a 32-bit float for each of k values, and the seed of their indices, 4 bytes, per tensor.
@@ -434,7 +434,8 @@ def random_k(fraction: float, *, unbiased: bool = True) -> Codec:
         scale = size / coded.header.size if unbiased else 1
         return _spread(scale * coded.header, indices(coded.codes, size), coded.shape)
 
-    return by_tensor(lambda size: 4 * _count(fraction, size) + 4, encode, decode, seeds)
+    codec = by_tensor(lambda size: 4 * _count(fraction, size) + 4, encode, decode, seeds)
+    return codec._replace(contracts=fraction > 0.5 or not unbiased)
 
 
 def _count(fraction: float, size: int) -> int:
@@ -449,7 +450,12 @@ def _spread(values: Any, indices: Any, shape: tuple[int, ...]) -> Any:
 
 
 def _codec(name: str, codec: Any) -> Codec:
-    return codec if isinstance(codec, Codec) else checks.fail(name, codec, "a codec, such as affine(8)")
+    if not isinstance(codec, Codec):
+        checks.fail(name, codec, "a codec, such as affine(8)")
+    if not codec.contracts:
+        expected = "one whose error is smaller than what it is given, such as random_k(0.1, unbiased=False)"
+        checks.fail(name, codec, expected)
+    return codec
 
 
 @named(same=True, bare=True, codec=_codec)
@@ -469,7 +475,7 @@ def error_feedback(codec: Codec) -> Codec:
         first, and the memory of Q.
 
     Raises:
-        ValueError: `codec` is not a codec.
+        ValueError: `codec` is not a codec, or one whose error is too large, such as `random_k(0.1)`.
 
     >>> from dmlcore.methods.codecs import one_bit, transmit
     >>> codec, gradient = error_feedback(one_bit()), jnp.array([1.0, 3.0])
@@ -510,7 +516,7 @@ def difference(codec: Codec) -> Codec:
         given to `init`, and the memory of Q.
 
     Raises:
-        ValueError: `codec` is not a codec.
+        ValueError: `codec` is not a codec, or one whose error is too large, such as `random_k(0.1)`.
 
     >>> from dmlcore.methods.codecs import affine, transmit
     >>> codec = difference(affine(1, stochastic=False))
