@@ -563,6 +563,12 @@ WRONG = {
     ),
     "normalised: expected True or False, got 1": lambda: dml.local_steps(2, optax.sgd(1.0), normalised=1),
     "optimizer: expected one without momentum": lambda: dml.local_steps(2, optax.adam(0.1), normalised=True),
+    "prox: expected 0 (with normalised=True, which counts steps of plain SGD), got 0.1": lambda: (
+        dml.local_steps(2, optax.sgd(1.0), normalised=True, prox=0.1)
+    ),
+    "local, optimizer: expected one without momentum": lambda: train(  # known only with its parameters
+        local=dml.local_steps(2, OUTER["parts"], normalised=True)
+    ),
     "policy: expected a policy whose tasks all pull (weights are those of an update), got ssp": lambda: train(
         dml.ssp(2), local=dml.local_steps(2, optax.sgd(1.0), normalised=True)
     ),

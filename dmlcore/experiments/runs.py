@@ -28,7 +28,7 @@ from dmlcore.experiments.histories import (
     trained,
 )
 from dmlcore.methods.aggregate import resolve as resolve_aggregate
-from dmlcore.methods.local import check_controlled
+from dmlcore.methods.local import check_controlled, check_counted
 from dmlcore.problems.problem import Problem
 from dmlcore.trace import Trace
 from dmlcore.training.aggregation import check_aggregate
@@ -191,6 +191,8 @@ def run_spec(
     problem.check_workers(spec.cluster.num_workers)
     if spec.local is not None:
         check_update("local, optimizer", spec.local.optimizer, problem.shapes, told=False)
+        if spec.local.normalised:
+            check_counted("local, optimizer", spec.local.optimizer, problem.shapes)
     sized = spec.load.name != "equal()" or spec.policy.batch_size is not None
     if problem.coupled and spec.local is not None and sized:
         expected = f"None (losses of {problem.name} are coupled, and tasks may end in a smaller batch)"

@@ -88,7 +88,7 @@ def local_steps(
         dynamic: whether the proximal term, `prox` > 0, is FedDyn's. The aggregate is then `mean`; not with
             control variates, `normalised`, fragments or mixing.
         normalised: whether pushes are normalised by their numbers of steps, which are then to be steps of
-            SGD without momentum. No task may keep a cached copy.
+            SGD without momentum and `prox`. No task may keep a cached copy.
         fragments: the paper's P, >= 1 and at most the number of parameters: contiguous parts of the
             flattened parameters, as equal as can be. Default: 1, all parameters are synchronised at once.
         mixing: the paper's alpha, in [0, 1): the worker's share in what it merges. Default: 0, what has come
@@ -122,8 +122,8 @@ def local_steps(
         "mixing": checks.real("mixing", mixing, low=0, below=1),
     }
     optimizer = checks.check_optax("optimizer", optimizer)
-    if normalised and _has_moments(optimizer):
-        checks.fail("optimizer", optimizer, "one without momentum or other moments (as normalised=True)")
+    if normalised:
+        check_counted("optimizer", optimizer, np.zeros(2, np.float32))
     if dynamic and not options["prox"]:
         checks.fail("prox", prox, "FedDyn's alpha, > 0 (with dynamic=True)")
     made, usual = LocalSteps("", steps, optimizer, **options), LocalSteps._field_defaults
@@ -132,18 +132,21 @@ def local_steps(
             checks.fail(option, True, "False (with fragments or mixing)")
         if dynamic and option != "dynamic" and options[option]:
             checks.fail(option, True, "False (with dynamic=True)")
+    if normalised and prox:
+        checks.fail("prox", prox, "0 (with normalised=True, which counts steps of plain SGD)")
     told = [f"{option}={given}" for option, given in options.items() if given != usual[option]]
     return made._replace(name=f"local_steps({', '.join([f'{steps}', *told])})")
 
 
-def _has_moments(optimizer: Any) -> bool:
-    """Whether an optimizer remembers an array like the parameters, unless it is made for certain ones."""
+def check_counted(name: str, optimizer: Any, like: Any) -> None:
+    """Raises ValueError if an optimizer for such parameters has moments, or another array of floats."""
     import jax  # which the optimizer has imported, and a timeline does without
 
-    like = np.zeros(2, np.float32)
+    found: Any = ()
     with contextlib.suppress(Exception):
-        return any(np.shape(leaf) == like.shape for leaf in jax.tree.leaves(optimizer.init(like)))
-    return False
+        found = jax.eval_shape(optimizer.init, like)
+    if any(leaf.shape and np.issubdtype(leaf.dtype, np.floating) for leaf in jax.tree.leaves(found)):
+        checks.fail(name, optimizer, "one without momentum or other moments (as normalised=True)")
 
 
 def check_controlled(aggregate: Any, transport: Any = None, faults: Sequence[Any] = ()) -> None:
