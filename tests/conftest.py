@@ -27,7 +27,7 @@ with contextlib.suppress(ImportError):
 
         def _split_scope(self, nodeid):
             path, _, name = nodeid.partition("::")
-            if "test_ray" in path or "-ray-" in name:
+            if "test_ray" in path or "-ray-" in name or name.endswith(("-ray]", "[ray]")):
                 return "Ray's cluster"
             if "test_site" in path:
                 return "the site"
@@ -193,6 +193,16 @@ def ray_cluster(environment):
         start_local(num_cpus=5)
     yield ray
     ray.shutdown()
+
+
+@pytest.fixture
+def made_engine(engine, request):
+    """The engine that a test's parameter `engine` names."""
+    from engine_runs import ENGINES
+
+    if engine == "ray":
+        request.getfixturevalue("ray_cluster")
+    return ENGINES[engine][0]
 
 
 @pytest.fixture(scope="module")

@@ -22,6 +22,15 @@ ENGINES = {
     "ray": (dml.engines.ray(time_scale=0.05, keep=True), 40),
 }
 assert set(ENGINES) == set(ALL_ENGINES)
+# Their names, for the fixture `made_engine`; on Ray tests are only run with `--all`.
+EVERY = [pytest.param(name, marks=[pytest.mark.full] * (name == "ray")) for name in ENGINES]
+
+
+def everywhere(*policies):
+    """Rows of (policy, engine): on the virtual clock these, on real ones BSP, which time cannot change."""
+    real = [pytest.param(dml.bsp(), *each.values, marks=each.marks) for each in EVERY[2:]]
+    return [(policy, name) for policy in policies for name in ("simulate", "devices")] + real
+
 
 RECORDED = [dml.asp(), dml.ssp(3), dml.k_batch_async(3)]  # of these real clocks replay long runs
 

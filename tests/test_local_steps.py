@@ -12,7 +12,7 @@ import numpy as np
 import optax
 import pytest
 from clusters import EXPONENTIAL, MIXED
-from engine_runs import plane, relative_error, same_bits, uniform
+from engine_runs import ENGINES, EVERY, everywhere, plane, relative_error, same_bits, uniform
 from jax.flatten_util import ravel_pytree
 from reference import replay_reference
 
@@ -38,11 +38,7 @@ KINDS = {
 }
 REMEMBER = [name for name, (local, _) in KINDS.items() if local.remembers]
 ALONE = [name for name, (local, _) in KINDS.items() if not local.streams]  # need no push of every worker
-ENGINES = {
-    "simulate": dml.engines.simulated(),
-    "devices": dml.engines.devices(),
-    "threads": dml.engines.threads(time_scale=0.05),
-}
+THREADS = ENGINES["threads"][0]
 
 
 def policy_of(kind):
@@ -160,11 +156,11 @@ def streaming_by_hand(local, outer, updates, overlap, workers=4, size=32, seed=0
     return shaped(anchors)
 
 
-@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("engine", EVERY)
 @pytest.mark.parametrize("kind", KINDS)
-def test_rounds_by_hand(kind, engine):
+def test_rounds_by_hand(kind, made_engine):
     local, outer = KINDS[kind]
-    run = dml.train(PLANE, EXPONENTIAL, dml.bsp(), outer, updates=20, local=local, engine=ENGINES[engine])
+    run = dml.train(PLANE, EXPONENTIAL, dml.bsp(), outer, updates=20, local=local, engine=made_engine)
     hand = streaming_by_hand(local, outer, 20, 0) if local.streams else by_hand(local, outer, [range(4)] * 20)
     assert relative_error(run.params, hand) < 1e-5
 
@@ -187,11 +183,11 @@ def test_streaming_by_hand(mixing, transport, outer):
     assert relative_error(run.params, streaming_by_hand(local, outer, 11, overlap)) < 1e-5
 
 
-@pytest.mark.parametrize("engine", ENGINES)
-def test_one_fragment_without_mixing_is_diloco(engine):
+@pytest.mark.parametrize("engine", EVERY)
+def test_one_fragment_without_mixing_is_diloco(made_engine):
     assert streamed(fragments=1, mixing=0) == DILOCO
     hardly = DILOCO._replace(name="hardly", mixing=1e-30)  # a worker keeps its parameters, and takes others
-    options = {"optimizer": NESTEROV, "engine": ENGINES[engine]}
+    options = {"optimizer": NESTEROV, "engine": made_engine}
     one, two = (train(**options, local=local) for local in (hardly, DILOCO))
     assert relative_error(one.params, two.params) < 1e-6
 
@@ -244,7 +240,7 @@ def test_each_fragment_has_an_optimizer_of_its_own(outer):
 @pytest.mark.parametrize("transport", ["plain()", "pipelined()"])
 def test_fragments_on_threads_replay_to_the_same_bits(transport, load):
     local, options = streamed(mixing=0.5), {"optimizer": NESTEROV, "transport": transport}
-    run = train(**options, local=local, engine=ENGINES["threads"], load=load)
+    run = train(**options, local=local, engine=THREADS, load=load)
     again = dml.replay(run.trace, PLANE, NESTEROV, local=local)
     assert same_bits(run.params, again.params)
 
@@ -269,22 +265,22 @@ def test_rounds_of_samples_by_hand(kind):
     assert relative_error(run.params, by_hand(local, outer, samples)) < 1e-5
 
 
-@pytest.mark.parametrize("engine", ENGINES)
-def test_fedprox_without_its_term_is_fedavg(engine):
+@pytest.mark.parametrize("engine", EVERY)
+def test_fedprox_without_its_term_is_fedavg(made_engine):
     none = dml.local_steps(8, optax.sgd(0.1), prox=0)
-    one, two = (train(updates=10, local=local, engine=ENGINES[engine]) for local in (none, FED_AVG))
+    one, two = (train(updates=10, local=local, engine=made_engine) for local in (none, FED_AVG))
     assert same_bits(one.params, two.params)
 
 
 @pytest.mark.parametrize("policy", [dml.bsp(), dml.sampled(2), dml.k_sync(3)], ids=str)
-@pytest.mark.parametrize("engine", ENGINES)
-def test_scaffold_with_equal_full_batches_is_fedavg(engine, policy):
+@pytest.mark.parametrize("engine", EVERY)
+def test_scaffold_with_equal_full_batches_is_fedavg(made_engine, policy):
     """Where all rows are equal, every batch has the gradient of all data, on every worker. In the first round
     of a worker its control variate is 0 and the server's may not be, unless all take part."""
     rows = jax.tree.map(lambda column: column[:1], PLANE.data)
     problem = dataclasses.replace(PLANE, name="row", data=rows, eval_data=rows)
     scaffold, outer = KINDS["SCAFFOLD"][0], optax.sgd(1.0)
-    options = {"problem": problem, "optimizer": outer, "policy": policy, "engine": ENGINES[engine]}
+    options = {"problem": problem, "optimizer": outer, "policy": policy, "engine": made_engine}
     one, two = (train(**options, local=local, updates=6) for local in (scaffold, FED_AVG))
     assert (relative_error(one.params, two.params) < 1e-5) == (policy.name == "bsp()")
 
@@ -332,7 +328,7 @@ EPOCHS = [(0.01, "simulate"), (0.5, "threads"), (0.01, "threads"), (0.5, "simula
 def test_an_epoch_of_unequal_shards(normalised, rate, engine):
     """FedAvg counts a large shard twice, by its weight and by its steps, and FedNova once: closed forms."""
     problem, local = two_shards(), dml.local_steps(1, optax.sgd(rate), normalised=normalised)
-    options = {"local": local, "load": dml.loads.fixed(problem.shard_sizes), "engine": ENGINES[engine]}
+    options = {"local": local, "load": dml.loads.fixed(problem.shard_sizes), "engine": ENGINES[engine][0]}
     run = train(problem=problem, cluster=dml.Cluster.uniform(2), updates=int(9 / rate), **options)
     steps, shares = np.array([3, 1]), np.array([0.75, 0.25])
     weights = shares * (shares @ steps / steps if normalised else 1)
@@ -351,15 +347,20 @@ def test_where_the_gradients_of_workers_cancel(engine):
     problem, ends = two_shards(), []
     for kind in ({"prox": 1.0, "dynamic": True}, {"control_variates": True}, {"prox": 1.0}):
         local = dml.local_steps(1, optax.sgd(0.5), **kind)
-        options = {"local": local, "load": dml.loads.fixed(problem.shard_sizes), "engine": ENGINES[engine]}
+        options = {"local": local, "load": dml.loads.fixed(problem.shard_sizes), "engine": ENGINES[engine][0]}
         options |= {"cluster": dml.Cluster.uniform(2), "optimizer": optax.sgd(1.0)}
         ends.append(float(train(problem=problem, updates=60, **options).params))
     assert ends == pytest.approx([0, 0, 0.5], abs=1e-3)
 
 
-@pytest.mark.parametrize("policy", [dml.bsp(), dml.k_batch_async(3), dml.asp()], ids=str)
-def test_normalised_pushes_of_equal_steps_are_not_changed(policy):
-    one, two = (train(policy, local=dml.local_steps(8, optax.sgd(0.1), normalised=n)) for n in (True, False))
+@pytest.mark.parametrize(
+    ("policy", "engine"), everywhere(dml.bsp(), dml.k_batch_async(3), dml.asp()), ids=str
+)
+def test_normalised_pushes_of_equal_steps_are_not_changed(policy, made_engine):
+    one, two = (
+        train(policy, local=dml.local_steps(8, optax.sgd(0.1), normalised=normalised), engine=made_engine)
+        for normalised in (True, False)
+    )
     assert relative_error(one.params, two.params) < 1e-6
 
 
@@ -416,7 +417,7 @@ POLICIES = [dml.asp(), dml.ssp(2), dml.k_batch_async(3)]
 @pytest.mark.parametrize("kind", ALONE)
 def test_asynchronous_threads_replay_to_the_same_bits(kind, policy):
     local, outer = KINDS[kind]
-    engine = ENGINES["threads"]
+    engine = THREADS
     run = dml.train(PLANE, EXPONENTIAL, policy, outer, updates=30, local=local, engine=engine)
     assert same_bits(run.params, dml.replay(run.trace, PLANE, outer, local=local).params)
 
@@ -464,12 +465,14 @@ def test_lanes_side_by_side(kind):
         assert relative_error(lane.params, dml.replay(trace, PLANE, outer, local=local).params) < 1e-4
 
 
-@pytest.mark.parametrize("policy", [dml.bsp(), dml.ssp(2), dml.k_batch_async(3)], ids=str)
-def test_one_step_of_size_1_is_the_gradient(policy):
+@pytest.mark.parametrize(
+    ("policy", "engine"), everywhere(dml.bsp(), dml.ssp(2), dml.k_batch_async(3)), ids=str
+)
+def test_one_step_of_size_1_is_the_gradient(policy, made_engine):
     with jax.enable_x64(True):
-        problem = plane("float64")
+        given = plane("float64"), MIXED, policy, optax.adam(0.01)
         one, plain = (
-            dml.train(problem, MIXED, policy, optax.adam(0.01), updates=40, local=local).params
+            dml.train(*given, updates=40, local=local, engine=made_engine).params
             for local in (dml.local_steps(1, optax.sgd(1.0)), None)
         )
     assert relative_error(one, plain) < 1e-10
@@ -665,7 +668,7 @@ def test_the_death_of_a_worker_ends_a_run_that_needs_its_memory(kind, monkeypatc
         return [1]
 
     monkeypatch.setattr(Serving, "_lost", lost)
-    (local, outer), options = KINDS[kind], {"engine": ENGINES["threads"], "updates": 6}
+    (local, outer), options = KINDS[kind], {"engine": THREADS, "updates": 6}
     with pytest.raises(RuntimeError, match=rf"worker 1 died at .*; {re.escape(local.name)} needs it"):
         train(local=local, optimizer=outer, **options)
     assert replay_of_a_death(DILOCO).params
@@ -673,7 +676,7 @@ def test_the_death_of_a_worker_ends_a_run_that_needs_its_memory(kind, monkeypatc
 
 def test_a_dropped_push_on_threads_is_refused_with_kept_states():
     with pytest.raises(ValueError, match=r"local: expected .*under ringmaster.*, got .*keep_state=True"):
-        train(dml.ringmaster(1), local=DILOCO, engine=ENGINES["threads"])
+        train(dml.ringmaster(1), local=DILOCO, engine=THREADS)
 
 
 def test_steps_are_cheaper_than_as_many_rounds_when_links_are_slow():
@@ -699,7 +702,7 @@ def test_losses_with_keys():
     run = dml.train(problem, MIXED, dml.ssp(2), NESTEROV, updates=20, local=DILOCO)
     wanted = replay_reference(run.trace, problem.with_steps(DILOCO, 32), NESTEROV)
     assert relative_error(run.params, wanted) < 1e-5
-    options = {"updates": 20, "local": DILOCO, "engine": ENGINES["threads"]}
+    options = {"updates": 20, "local": DILOCO, "engine": THREADS}
     run = dml.train(problem, EXPONENTIAL, dml.asp(), NESTEROV, **options)
     assert same_bits(run.params, dml.replay(run.trace, problem, NESTEROV, local=DILOCO).params)
 

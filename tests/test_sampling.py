@@ -8,7 +8,7 @@ import numpy as np
 import optax
 import pytest
 from clusters import EXPONENTIAL, MIXED
-from engine_runs import ENGINES, plane, relative_error, same_bits
+from engine_runs import EVERY, plane, relative_error, same_bits
 from scipy import stats
 
 import dmlcore as dml
@@ -18,13 +18,9 @@ TEN = dml.Cluster.uniform(10, samples_per_second=1000, jitter="exponential")
 WEIGHTS = [1, 2, 3, 4]
 
 
-@pytest.mark.parametrize(
-    "engine", ["simulate", "devices", "threads", pytest.param("ray", marks=pytest.mark.full)]
-)
-def test_all_workers_are_a_sample_of_all(engine, request):
-    if engine == "ray":
-        request.getfixturevalue("ray_cluster")
-    options = {"updates": 10, "engine": ENGINES[engine][0], "eval_every": 10}
+@pytest.mark.parametrize("engine", EVERY)
+def test_all_workers_are_a_sample_of_all(made_engine):
+    options = {"updates": 10, "engine": made_engine, "eval_every": 10}
     one, two = (
         dml.train(plane(), EXPONENTIAL, policy, optax.sgd(0.1), **options)
         for policy in (dml.bsp(), dml.sampled(4))

@@ -6,7 +6,7 @@ import numpy as np
 import optax
 import pandas as pd
 import pytest
-from engine_runs import check_counts, check_replay, plane
+from engine_runs import check_counts, check_replay, everywhere, plane
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from packing import pack
@@ -137,10 +137,12 @@ def test_compiled_equals_reference(policy, name, optimizer):
         assert largest_difference(run.params, replay_reference(run.trace, problem, optimizer)) <= 1e-10
 
 
-def test_exact_codecs_change_nothing():
-    problem, cluster = plane(), dml.Cluster.from_speeds([1000, 800, 500], latency=0.002, jitter=stats.expon())
+@pytest.mark.parametrize(("policy", "engine"), everywhere(dml.asp()), ids=str)
+def test_exact_codecs_change_nothing(policy, made_engine):
+    cluster = dml.Cluster.from_speeds([1000, 800, 500], latency=0.002, jitter=stats.expon())
+    given = plane(), cluster, policy, optax.sgd(0.1)
     runs = [
-        dml.train(problem, cluster, dml.asp(), optax.sgd(0.1), updates=60, transport=transport)
+        dml.train(*given, updates=60, transport=transport, engine=made_engine)
         for transport in (plain(), coded("exact()", "exact()"), coded("top_k(1)", "random_k(1)"))
     ]
     assert [largest_difference(runs[0].params, run.params) for run in runs] == [0, 0, 0]
