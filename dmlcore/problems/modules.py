@@ -167,7 +167,7 @@ def from_flax(
     check_rows("data", data)
     if inputs is None:
         if not isinstance(data, dict) or "inputs" not in data:
-            got = sorted(data) if isinstance(data, dict) else type(data).__name__
+            got = str(sorted(data)) if isinstance(data, dict) else type(data).__name__
             checks.reject("data", got, "a dict with the entry inputs, or inputs= (a function of a batch)")
         inputs = operator.itemgetter("inputs")
     for argument, given in {"build": build, "loss": loss, "inputs": inputs, **judges}.items():
