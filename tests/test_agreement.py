@@ -57,7 +57,7 @@ def test_fewer_seeds_are_compared_with_the_first_ones():
     assert str(agreement(ledger(), ledger(FIRST[:3]))).startswith("7 of 7 numbers equal")
     found = agreement(ledger(), ledger((1.5, 0.5, 1.5)))
     assert str(found).endswith("1 different; outcomes that change: 1 of 3")
-    assert [str(each) for each in found.differences] == [
+    assert [str(each) for each in (*found.changed, *found.differences)] == [
         "p p-1: published holds, here undecided",  # with the other published seeds
         "p p-1, seed 1: published 2.5, here 0.5",
     ]
@@ -70,7 +70,7 @@ def test_sums():
     twice = total([found, agreement(ledger(), ledger())])
     told = "17 of 18 numbers equal, 0 equal up to rounding, 1 different; outcomes that change: 1 of 6"
     assert str(twice) == told
-    assert twice.differences == found.differences
+    assert (twice.changed, twice.differences) == (found.changed, found.differences)
 
 
 def test_a_number_that_is_lost_is_told_and_a_claim_that_is_new_is_not_counted():

@@ -32,21 +32,20 @@ class Difference(NamedTuple):
 
 
 class Agreement(NamedTuple):
-    """How many of the published numbers a run repeats, and how many outcomes it leaves as they are."""
+    """How many of the published numbers a run repeats, and which outcomes it changes."""
 
     numbers: int  # published samples of the seeds and settings that were run
     equal: int
     rounded: int  # further ones that are equal up to rounding
     settings: int
-    unchanged: int  # settings whose outcome is the same with the numbers of this run in place of those seeds
-    differences: tuple[Difference, ...]  # of outcomes first
+    changed: tuple[Difference, ...]  # outcomes, with the numbers of this run in place of those seeds
+    differences: tuple[Difference, ...]  # of numbers
 
     def __str__(self) -> str:
-        differ = self.numbers - self.equal - self.rounded
-        changed = self.settings - self.unchanged
+        differ, changed = len(self.differences) or "none", len(self.changed) or "none"
         return (
             f"{self.equal} of {self.numbers} numbers equal, {self.rounded} equal up to rounding, "
-            f"{differ or 'none'} different; outcomes that change: {changed or 'none'} of {self.settings}"
+            f"{differ} different; outcomes that change: {changed} of {self.settings}"
         )
 
 
@@ -84,14 +83,14 @@ def agreement(published: Ledger, here: Ledger) -> Agreement | None:
                 changed.append(Difference(where, before.outcome, now))
     if not settings:
         return None
-    return Agreement(numbers, equal, near, settings, settings - len(changed), (*changed, *wrong))
+    return Agreement(numbers, equal, near, settings, tuple(changed), tuple(wrong))
 
 
 def total(agreements: Iterable[Agreement]) -> Agreement:
     """Returns the sum over papers."""
     columns: Any = zip(*agreements, strict=True)
-    *counts, differences = columns
-    return Agreement(*map(sum, counts), differences=(*itertools.chain(*differences),))
+    *counts, changed, differences = columns
+    return Agreement(*map(sum, counts), *(tuple(itertools.chain(*each)) for each in (changed, differences)))
 
 
 def _shown(value: float | None) -> str:

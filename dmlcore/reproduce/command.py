@@ -28,6 +28,7 @@ TOUR = "00_tour.ipynb"  # the notebook that JupyterLab opens; it belongs to no p
 NAME = "paper_repro.py"  # of the command, in messages
 CALL = f"python3 {NAME}"
 ANSWER = "answer.txt"  # next to the figures of a run that judges no claims: what it found, for the console
+SHOWN = 10  # numbers that differ from published ones, at most, on the console
 ANYWHERE = ("list", "recommend")  # commands that need no notebooks
 
 
@@ -210,8 +211,10 @@ def compare(console: Console, places: Mapping[str, str], folders: Folders) -> No
     if found:
         whole = agreement.total(found)
         console.print(f"compared with the published ledgers: {whole}")
-        for difference in whole.differences:
+        for difference in (*whole.changed, *whole.differences[:SHOWN]):
             console.print(f"  {difference}", markup=False, soft_wrap=True)
+        if more := len(whole.differences[SHOWN:]):
+            console.print(f"  and {more} more numbers")
 
 
 def obtain(job: PaperJob) -> None:
