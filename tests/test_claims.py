@@ -373,9 +373,9 @@ def test_a_setting_names_a_run_that_is_there():
 def test_shown_to_people():
     several = claim(parts=("MF", "LDA"))
     result = claims.judge(several, {"MF": [2.0, math.inf] * 4, "LDA": [1.5, *[0.5] * 7]})
-    frame = claims.frame([result], {"p-1": "The paper says so."})
+    frame = claims.frame([result])
     assert frame.loc[("p-1", ""), "verdict"] == "in part (holds in 1 of 2 settings, undecided in 1)"
-    assert frame.loc[("p-1", ""), "finding"] == "The paper says so."
+    assert frame["statement"].tolist() == ["A is faster than B", "", ""]
     assert frame.loc[("p-1", "MF"), "interval"] == "2 to ∞x, 8 seeds"
     assert frame.loc[("p-1", ""), "measured"] == "0.5 to ∞x"
     assert frame.loc[("p-1", "LDA"), "verdict"] == "undecided"

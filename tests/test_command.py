@@ -173,14 +173,14 @@ def test_what_was_measured_on_what_is_told(tmp_path, given, message):
     assert not [*tmp_path.iterdir()]
 
 
-def test_the_last_cell_shows_findings_whole_and_keeps_the_tuning_seeds(tmp_path):
-    finding = "The paper says so, and we measured so, " * 4
-    claim = tiny_papers.CLAIM.model_copy(update={"finding": finding})
+def test_the_last_cell_shows_statements_whole_and_keeps_the_tuning_seeds(tmp_path):
+    finding, statement = "We measured so, " * 9, "The paper says so, " * 9
+    claim = tiny_papers.CLAIM.model_copy(update={"finding": finding, "statement": statement})
     paper = replace(tiny_papers.PAPERS["swift"], claims=(claim,))
     parameters = tiny_papers.Tiny(output=str(tmp_path))
     given = {"data": {"swift-1": "toys"}, "tuned_on": TUNING_SEEDS}
     shown = paper.conclude({"swift-1": [1.5, 2.5, 3.5]}, parameters, **given)
-    assert finding in shown.to_html()
+    assert statement in shown.to_html()
     ledger = claims.read(tmp_path / "claims.json")
     assert (ledger.runs[0].tuned_on, ledger.claims[0].measured_on) == ((1000, 1001, 1002), "toys")
     assert finding not in (tmp_path / "claims.json").read_text()  # so that it can be mended without a run

@@ -238,7 +238,7 @@ class Paper:
             files.write(Path(parameters.output) / SETTINGS, json.dumps(sealed, indent=1) + "\n")
         published = claims.known(FIGURES / self.key)
         results = claims.merge(published, ledger, again=False).claims
-        shown = claims.frame(results, self.findings).style  # a Styler does not truncate texts
+        shown = claims.frame(results).style  # a Styler does not truncate texts
         return shown.set_table_styles([{"selector": "td, th", "props": "text-align: left"}])
 
 

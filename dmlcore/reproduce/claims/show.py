@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from dmlcore.reproduce.claims.model import Outcome, Part, Range, Result
@@ -110,8 +110,6 @@ class Row(NamedTuple):
     claim: str
     part: str  # label of the setting; empty for the claim
     statement: str
-    source: str
-    data: str
     metric: str
     expected: str
     measured: str  # median over the seeds; of a claim with several settings, the range of their medians
@@ -121,9 +119,6 @@ class Row(NamedTuple):
     counts: str  # the numbers
 
 
-COLUMNS = Row._fields[:-2]  # of a data frame
-
-
 def row(result: Result, part: Part | None = None) -> Row:
     """Returns the row of a claim, or of one of its settings."""
     outcome, numbers = (part.outcome, "") if part else (result.verdict, counted(result))
@@ -131,8 +126,6 @@ def row(result: Result, part: Part | None = None) -> Row:
         result.id,
         part.label if part else "",
         result.statement,
-        result.source,
-        (part.data if part else result.measured_on) or result.data,
         result.metric,
         expectation(result.expected, result.unit),
         *_numbers(result, [part] if part else result.parts),
@@ -165,13 +158,13 @@ def rows(results: Sequence[Result]) -> list[Row]:
     return [each for result in results for each in (row(result), *settings(result))]
 
 
-def frame(results: Sequence[Result], findings: Mapping[str, str] | None = None) -> pd.DataFrame:
+def frame(results: Sequence[Result]) -> pd.DataFrame:
     """Returns results as a data frame indexed by claim and part, for the last cell of a notebook.
+
+    What a claim and its settings share is in the row of the claim only, so that a page shows them all.
 
     Args:
         results: of one or several papers.
-        findings: id of the claim -> its finding, for a further column, which is empty for parts. Default:
-            None, no such column.
 
     Returns:
         The frame.
@@ -183,15 +176,14 @@ def frame(results: Sequence[Result], findings: Mapping[str, str] | None = None) 
     >>> claim = Claim(id="e-1", paper="e", statement="No worker waits under ASP", source="ours", data="none",
     ...               metric="smallest share of time spent computing", expected=(0.99, 1), regime="any")
     >>> frame([judge(claim, [1.0, 0.9])]).columns.tolist()
-    ['statement', 'source', 'data', 'metric', 'expected', 'measured', 'interval', 'verdict']
+    ['statement', 'expected', 'measured', 'interval', 'verdict']
     """
     import pandas as pd
 
-    found = rows(results)
-    shown = pd.DataFrame(found, columns=[*Row._fields])[[*COLUMNS]]
-    if findings:
-        shown["finding"] = ["" if each.part else findings.get(each.claim, "") for each in found]
-    return shown.set_index(["claim", "part"])
+    shown = pd.DataFrame(rows(results), columns=[*Row._fields])
+    shown.loc[shown["part"] != "", ["statement", "expected"]] = ""
+    columns = ["statement", "expected", "measured", "interval", "verdict"]
+    return shown.set_index(["claim", "part"])[columns]
 
 
 def table(results: Sequence[Result]) -> Table:
