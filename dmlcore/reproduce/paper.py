@@ -239,7 +239,8 @@ class Paper:
         published = claims.known(FIGURES / self.key)
         results = claims.merge(published, ledger, again=False).claims
         shown = claims.frame(results).style  # a Styler does not truncate texts
-        return shown.set_table_styles([{"selector": "td, th", "props": "text-align: left; vertical-align: top"}])
+        look = "text-align: left; vertical-align: top"
+        return shown.set_table_styles([{"selector": "td, th", "props": look}])
 
 
 def unsealed(path: Path) -> tuple[dict[str, Any], bool]:
