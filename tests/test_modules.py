@@ -2,6 +2,7 @@
 
 import math
 from functools import partial
+from types import MappingProxyType
 
 import jax
 import jax.numpy as jnp
@@ -10,6 +11,7 @@ import optax
 import pytest
 import test_readme
 from flax import linen, nnx
+from flax.core import freeze
 
 import dmlcore as dml
 from dmlcore.problems import from_flax, language_model
@@ -206,6 +208,14 @@ def test_the_objective_keeps_its_name():
 def test_other_arguments_are_checked_first(given, told):
     with pytest.raises(ValueError, match=told):
         from_flax(**{"build": Network, "loss": cross_entropy, "data": rows()} | given)
+
+
+def test_other_mappings_are_as_good_as_dicts(plain):
+    made = from_flax(Network, cross_entropy, freeze(rows()), metrics=MappingProxyType({"accuracy": right}))
+    assert set(made.evaluate(made.init(KEY), made.eval_data)) == {"loss", "accuracy"}
+    np.testing.assert_array_equal(
+        made.losses(made.init(KEY), made.data), plain.losses(plain.init(KEY), rows())
+    )
 
 
 def test_layers_that_are_stacked_have_streams_of_their_own():

@@ -162,19 +162,21 @@ def from_flax(
     """
     checks.integer("eval_samples", eval_samples, low=1)
     checks.boolean("coupled", coupled)
-    checks.check_kind("metrics", metrics or {}, dict)
-    judges = {f"metrics[{key!r}]": judge for key, judge in (metrics or {}).items()}
+    metrics = {} if metrics is None else metrics
+    if not isinstance(metrics, Mapping):
+        checks.fail("metrics", metrics, "a dict of functions")
+    judges = {f"metrics[{key!r}]": judge for key, judge in metrics.items()}
     check_rows("data", data)
     if inputs is None:
-        if not isinstance(data, dict) or "inputs" not in data:
-            got = str(sorted(data)) if isinstance(data, dict) else type(data).__name__
+        if not isinstance(data, Mapping) or "inputs" not in data:
+            got = str([*data]) if isinstance(data, Mapping) else type(data).__name__
             checks.reject("data", got, "a dict with the entry inputs, or inputs= (a function of a batch)")
         inputs = operator.itemgetter("inputs")
     for argument, given in {"build": build, "loss": loss, "inputs": inputs, **judges}.items():
         checks.function(argument, given)
     if test_data is not None:
         check_rows("test_data", test_data)
-    if taken := sorted({"loss", "test_loss"} & {*(metrics or {})}):
+    if taken := sorted({"loss", "test_loss"} & {*metrics}):
         checks.fail("metrics", taken, "other names than loss and test_loss, which `loss` has")
     made = functions(build)
 
@@ -194,7 +196,7 @@ def from_flax(
         lambda params, found, batch: loss(found, batch),
         data,
         test_data,
-        metrics=metrics or {},
+        metrics=metrics,
         eval_samples=eval_samples,
         coupled=coupled,
         losses=each if made.keyed else lambda params, batch: whole(params, batch, None),
