@@ -3,8 +3,8 @@
 .venv/bin/python benchmarks/sparse.py
 
 A push of all values takes four times as long as a task, and so does a pull, which has all values under
-every method: a round of sparse pushes can take 5 / 9 of the time. Expected, before the first run: top-k with
-error feedback reaches the loss sooner than whole pushes (Stich et al. 2018), and sooner than top-k without;
+every method: a round of sparse pushes can take 5 / 9 of the time. Expected, before the first run: to the
+loss, top-k with error feedback is faster than whole pushes (Stich et al. 2018) and than top-k without it;
 random-k with error feedback is slower than top-k with it.
 """
 

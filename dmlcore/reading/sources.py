@@ -154,7 +154,7 @@ def _csv(text: str) -> pd.DataFrame:
     names = text.lstrip().partition("\n")[0]
     best = max(SEPARATORS, key=names.count)
     options: Any = {"sep": best if best in names else r"\s+", "skipinitialspace": True}
-    head = pd.read_csv(io.StringIO(text), header=None, nrows=1, dtype=str, **options).iloc[0].dropna()
+    head = pd.read_csv(io.StringIO(names), header=None, dtype=str, **options).iloc[0].dropna()
     if head.duplicated().any():  # pandas would number them
         raise ValueError(f"several columns named {[*head[head.duplicated()]]}")
     with warnings.catch_warnings(action="error", category=pd.errors.ParserWarning):
