@@ -214,6 +214,9 @@ class Load(NamedTuple):
     __repr__ = notebook.by_name
 
 
+Shape = int | tuple[int, ...]  # of an array, as in NumPy
+
+
 class Codec(NamedTuple):
     """A lossy encoding of arrays in messages, and the number of bytes of a message.
 
@@ -223,7 +226,7 @@ class Codec(NamedTuple):
 
     Args:
         name: the call that makes this codec, such as `affine(bits=8)`; traces store it.
-        num_bytes: number of values in each tensor -> bytes of the message.
+        num_bytes: shapes of the tensors (n: of a vector) -> bytes of the message.
         init: a tree like the one to be sent -> memory; () for a codec without memory.
         encode: random key, memory, tree -> message, next memory. The key may be None if nothing is random.
         decode: message, memory before the message -> tree.
@@ -232,7 +235,7 @@ class Codec(NamedTuple):
     """
 
     name: str
-    num_bytes: Callable[[Sequence[int]], int]
+    num_bytes: Callable[[Sequence[Shape]], int]
     init: Callable[[Any], Any]
     encode: Callable[[Any, Any, Any], tuple[Any, Any]]
     decode: Callable[[Any, Any], Any]

@@ -10,6 +10,7 @@ from dmlcore.methods.codecs import (
     error_feedback,
     exact,
     one_bit,
+    power_sgd,
     qsgd,
     random_k,
     terngrad,
@@ -33,6 +34,7 @@ REMEMBERING = (
     error_feedback(difference(qsgd(300))),
     error_feedback(top_k(0.1)),
     difference(random_k(0.5, unbiased=False)),
+    error_feedback(power_sgd(1)),
 )
 KEY = jax.random.key(0)
 send = jax.jit(transmit, static_argnums=0)

@@ -47,9 +47,11 @@ NESTEROV = optax.sgd(0.7, momentum=0.9, nesterov=True)
 MEMORIES = "coded(push=error_feedback(one_bit()), pull=difference(affine(bits=8)))"
 OWN_STEPS = "pipelined(coded(push=qsgd(levels=8)), own_steps=True)"
 SPARSE = "coded(push=error_feedback(top_k(0.1)), pull=difference(random_k(0.5, unbiased=False)))"
+LOW_RANK = "coded(push=error_feedback(power_sgd(2)))"
 METHODS = {
     "memories": (dml.Method(dml.asp(), transport=MEMORIES), OPTIMIZERS["momentum"]),
     "sparse": (dml.Method(dml.asp(), transport=SPARSE), OPTIMIZERS["momentum"]),
+    "low rank": (dml.Method(dml.asp(), transport=LOW_RANK), OPTIMIZERS["momentum"]),
     "own steps": (dml.Method(dml.asp(), transport=OWN_STEPS), OPTIMIZERS["momentum"]),
     "own steps in lock-step": (dml.Method(dml.bsp(), transport=OWN_STEPS), OPTIMIZERS["momentum"]),
     "FedAvg": (dml.Method(dml.bsp(), local=dml.local_steps(4, optax.sgd(0.1))), optax.sgd(1.0)),

@@ -112,7 +112,7 @@ def trace_of(policy, engine, cluster, seed=3):
     """The trace of a run of `ENGINES[engine][1]` updates, which the virtual clock does not train."""
     made, updates = ENGINES[engine]
     if engine == "simulate":
-        size = {"parameter_bytes": plane().parameter_bytes, "tensor_sizes": plane().tensor_sizes}
+        size = {"parameter_bytes": plane().parameter_bytes, "tensor_shapes": plane().tensor_shapes}
         return simulate(ALL_POLICIES[policy](), CLUSTERS[cluster], seed=seed, updates=updates, **size)
     options = {"updates": updates, "seed": seed, "engine": made, "eval_every": updates}
     return dml.train(plane(), CLUSTERS[cluster], ALL_POLICIES[policy](), optax.sgd(0.1), **options).trace

@@ -150,10 +150,17 @@ CONTRIBUTIONS = {
         VECTOR,
         {"transport": "coded(error_feedback(top_k(0.1)), difference(random_k(0.5, unbiased=False)))"},
     ),
+    "low rank": (functools.partial(network, "dense"), {"transport": "coded(error_feedback(power_sgd(2)))"}),
     "fragments": (VECTOR, {"local": dml.local_steps(3, INNER, keep_state=True, fragments=3, mixing=0.3)}),
     "dynamic": (VECTOR, {"local": dml.local_steps(3, INNER, prox=0.1, dynamic=True)}),
 }
-PULLING = {"affine", "one bit", "compensated", "sparse"}  # they need policies whose tasks all pull
+PULLING = {
+    "affine",
+    "one bit",
+    "compensated",
+    "sparse",
+    "low rank",
+}  # they need policies whose tasks all pull
 POLICIES = {
     "asp": dml.asp(weight=0.3),
     "ssp": dml.ssp(2),

@@ -27,7 +27,7 @@ def pack(message):
 
 def unpack(codec, packed, like):
     """Returns the message that was packed, of what has the shapes and types of `like`."""
-    assert len(packed) == codec.num_bytes([np.size(leaf) for leaf in jax.tree.leaves(like)])
+    assert len(packed) == codec.num_bytes([np.shape(leaf) for leaf in jax.tree.leaves(like)])
     encode = lambda tree: codec.encode(jax.random.key(0), codec.init(tree), tree)[0]  # noqa: E731
     parts, structure = jax.tree.flatten(jax.eval_shape(encode, like), is_leaf=_is_coded)
     stream = io.BytesIO(packed)

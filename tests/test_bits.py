@@ -47,7 +47,7 @@ def check(problem, policy, optimizer, **options):
         EXPONENTIAL,
         seed=1,
         parameter_bytes=problem.parameter_bytes,
-        tensor_sizes=problem.tensor_sizes,
+        tensor_shapes=problem.tensor_shapes,
         **options,
     )
     found = dml.replay(trace, problem, optimizer, eval_every=10**6, fuse=False).params

@@ -69,8 +69,8 @@ def test_infinity_is_a_number_where_no_limit_excludes_it():
         ("bandwidth", lambda: dml.Cluster.uniform(3, bandwidth=[1.0, True, 1.0])),
         ("l2", lambda: dml.problems.logistic_regression("0.1")),
         ("distance", lambda: dml.theory.regret_bound(True, 1.0, 1, 4, 100)),
-        ("tensor_sizes", lambda: dml.simulate(dml.asp(), CLUSTER, updates=1, tensor_sizes=5)),
-        ("tensor_sizes", lambda: dml.simulate(dml.asp(), CLUSTER, updates=1, tensor_sizes="55")),
+        ("tensor_shapes", lambda: dml.simulate(dml.asp(), CLUSTER, updates=1, tensor_shapes=5)),
+        ("tensor_shapes", lambda: dml.simulate(dml.asp(), CLUSTER, updates=1, tensor_shapes="55")),
         (
             "compensation",
             lambda: dml.train(

@@ -14,6 +14,7 @@ from dmlcore.methods.codecs import (
     error_feedback,
     exact,
     one_bit,
+    power_sgd,
     random_k,
     terngrad,
     top_k,
@@ -29,7 +30,7 @@ def dtype(request):
 
 @pytest.mark.parametrize(
     "codec",
-    [one_bit(), terngrad(), affine(3), top_k(0.1), difference(affine(4, stochastic=False))],
+    [one_bit(), terngrad(), affine(3), top_k(0.1), power_sgd(1), difference(affine(4, stochastic=False))],
     ids=repr,
 )
 @pytest.mark.usefixtures("both_dtypes")
@@ -193,3 +194,61 @@ def test_random_k_hovers_wider_without_its_residual():
     assert float(train(random_k(q))) == pytest.approx(rate * (1 / q - 1) / 4, rel=0.1)
     fed = error_feedback(random_k(q, unbiased=False))
     assert float(train(fed)) == pytest.approx(rate**2 * (1 - q) / q**2 / 2, rel=0.1)
+
+
+def by_the_paper(matrices, right):
+    """What arrives of each, and the residual after it, by algorithms 1 and 2 of PowerSGD with one worker."""
+    error = np.zeros_like(matrices[0])
+    for matrix in matrices:
+        delta = matrix + error
+        left = delta @ right
+        for column in range(left.shape[1]):  # Gram-Schmidt
+            for former in range(column):
+                left[:, column] -= left[:, column] @ left[:, former] * left[:, former]
+            left[:, column] /= np.linalg.norm(left[:, column])
+        right = delta.T @ left
+        error = delta - left @ right.T
+        yield left @ right.T, error
+
+
+@pytest.mark.parametrize("rank", [1, 3])
+def test_power_sgd_is_that_of_the_paper(rank):
+    codec, draw = error_feedback(power_sgd(rank)), np.random.default_rng(3)
+    matrices = [draw.normal(size=(9, 7)) for _ in range(6)]
+    with jax.enable_x64(True):
+        memory = codec.init(jnp.zeros((9, 7)))
+        expected = by_the_paper(matrices, np.asarray(memory[1], float))
+        for matrix, (arrives, error) in zip(matrices, expected, strict=True):
+            received, memory = send(codec, None, memory, jnp.asarray(matrix))
+            np.testing.assert_allclose(received, arrives, atol=1e-5)  # messages have 32 bits
+            np.testing.assert_allclose(memory[0], error, atol=1e-5)
+
+
+def test_power_sgd_approaches_the_best_approximation():
+    """By the ratio of singular values a message (subspace iteration); and nothing can be nearer."""
+    draw = np.random.default_rng(4)
+    left, right = (np.linalg.qr(draw.normal(size=(size, 5)))[0] for size in (12, 8))
+    values = np.array([8.0, 4.0, 1.0, 0.5, 0.2])
+    sent, codec = jnp.asarray(left * values @ right.T, jnp.float32), power_sgd(2)
+    memory = codec.init(sent)
+    for _ in range(8):
+        received, memory = send(codec, None, memory, sent)
+        lost = np.linalg.norm(received - sent)
+        # P holds the columns of what arrives: what is lost has nothing of them.
+        assert lost**2 + np.linalg.norm(received) ** 2 == pytest.approx(np.sum(values**2), rel=1e-5)
+        assert lost >= np.linalg.norm(values[2:]) * (1 - 1e-5)
+    assert lost == pytest.approx(np.linalg.norm(values[2:]), rel=1e-5)
+    np.testing.assert_allclose(received, left[:, :2] * values[:2] @ right[:, :2].T, atol=1e-3)
+
+
+def test_power_sgd_after_a_tensor_of_zeros():
+    """The columns found before are not lost though nothing was sent; all arrives of a rank up to r."""
+    codec, nothing = power_sgd(2), jnp.zeros((6, 5))
+    received, memory = send(codec, None, codec.init(nothing), nothing)
+    np.testing.assert_array_equal(received, nothing)
+    sent = nothing.at[4, 1].set(2.0).at[5, 3].set(-1e37)
+    for scale in (1, 1e-30):
+        received, memory = send(codec, None, memory, sent * scale)
+        np.testing.assert_allclose(received, sent * scale, rtol=1e-5, atol=scale * 1e32)
+    received, _ = send(codec, None, memory, sent.at[0, 0].set(jnp.inf))
+    assert not np.isfinite(received[0, 0])

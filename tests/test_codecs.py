@@ -21,6 +21,7 @@ from dmlcore.methods.codecs import (
     exact,
     of_width,
     one_bit,
+    power_sgd,
     qsgd,
     random_k,
     resolve,
@@ -28,10 +29,6 @@ from dmlcore.methods.codecs import (
     top_k,
     transmit,
 )
-
-
-def sizes(tree):
-    return [leaf.size for leaf in jax.tree.leaves(tree)]
 
 
 def shapes(tree):
@@ -70,7 +67,7 @@ def test_bytes_are_as_many_as_charged(codec):
     assert shapes(following) == shapes(memory)
     assert (following == ()) == (codec in PLAIN)
     packed = pack(message)
-    assert len(packed) == codec.num_bytes(sizes(tree))
+    assert len(packed) == codec.num_bytes([leaf.shape for leaf in jax.tree.leaves(tree)])
     arrived = unpack(codec, packed, jax.eval_shape(lambda: tree))
     assert jax.tree.structure(arrived) == jax.tree.structure(message)
     assert shapes(arrived) == shapes(message)
@@ -92,11 +89,13 @@ def test_bytes_are_as_many_as_charged(codec):
         (top_k(0.25), 4 * (8 + 1 + 2) + 6 + 0 + 1),  # indices of 6, 0 and 3 bits
         (random_k(0.25), 4 * (8 + 1 + 2) + 3 * 4),
         (difference(error_feedback(one_bit())), 3 * 8 + 5 + 1 + 1),
+        (power_sgd(1), 4 * (3 + 11 + 1 + 8)),  # factors of the matrix, vectors as they are
+        (power_sgd(3), 4 * (33 + 1 + 8)),  # three columns of both would be 42 values
     ],
     ids=repr,
 )
 def test_bytes_by_hand(codec, expected):
-    assert codec.num_bytes([33, 1, 8]) == expected
+    assert codec.num_bytes([(3, 11), (), 8]) == codec.num_bytes([[3, 11], 1, (8,)]) == expected
 
 
 def test_codes_lie_bit_by_bit():
@@ -195,6 +194,7 @@ def test_bits_for_error():
         (lambda: terngrad(float("inf")), "clip: expected a finite number.*, got inf"),
         (lambda: top_k(0), "fraction: expected a number > 0 and <= 1, got 0"),
         (lambda: random_k(1.5), "fraction: expected a number > 0 and <= 1, got 1.5"),
+        (lambda: power_sgd(0), "rank: expected a whole number >= 1, got 0"),
         (lambda: random_k(0.5, unbiased=1), "unbiased: expected True or False.*, got 1"),
         (lambda: error_feedback("one_bit()"), r"codec: expected a codec.*, got 'one_bit\(\)'"),
         (lambda: difference(one_bit), "codec: expected .*, got <function one_bit"),

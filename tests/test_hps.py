@@ -50,7 +50,7 @@ def links(seconds, speeds=SPEEDS, jitter=LAW):
 
 
 def simulated(method, cluster, seed=0, **options):
-    size = {"parameter_bytes": PROBLEM.parameter_bytes, "tensor_sizes": PROBLEM.tensor_sizes}
+    size = {"parameter_bytes": PROBLEM.parameter_bytes, "tensor_shapes": PROBLEM.tensor_shapes}
     how = {"load": method.load, "transport": method.transport}
     return dml.simulate(method.policy, cluster, seed=seed, **how, **size, **(options or {"updates": 60}))
 
@@ -97,7 +97,7 @@ def test_round_ends_are_those_of_the_simulator(method, seconds):
     cluster = links(seconds).with_stragglers(2, fraction=0.2)
     computing = measures.computing(simulated(method, links(0.01).with_stragglers(2, fraction=0.2)))
     push, bandwidth = method.transport.push, cluster.bandwidth_bytes_per_second[0]
-    nbytes = push.num_bytes(PROBLEM.tensor_sizes) if push else PROBLEM.parameter_bytes
+    nbytes = push.num_bytes(PROBLEM.tensor_shapes) if push else PROBLEM.parameter_bytes
     ends = measures.round_ends(computing, nbytes / bandwidth, pipelined=method.transport.pipelined)
     np.testing.assert_allclose(ends, simulated(method, cluster).updates["time"], rtol=1e-9)
 
@@ -191,7 +191,7 @@ def test_free_links_leave_a_pipeline_nothing_to_hide():
 def test_one_bit_costs_updates_and_sixteen_save_too_few_bytes():
     exact, coarse = (updates_to(composed(False, None, bits), 0.4) for bits in (32, 1))
     assert not holds("H4-loss", coarse / exact)
-    sizes = PROBLEM.tensor_sizes
+    sizes = PROBLEM.tensor_shapes
     nbytes = {bits: dml.codecs.of_width(bits).num_bytes(sizes) for bits in (32, 16, 8)}
     assert not holds("H4-bytes", nbytes[16] / nbytes[32])
     assert holds("H4-bytes", nbytes[8] / nbytes[32])

@@ -35,6 +35,7 @@ HOW = {
     "feedback": {"transport": FEEDBACK},
     "differences": {"transport": "coded(push=difference(affine(bits=4)), pull=difference(affine(bits=4)))"},
     "pipeline": {"transport": "pipelined(coded(push=error_feedback(top_k(fraction=0.4))))"},
+    "low rank": {"transport": "coded(push=error_feedback(power_sgd(1)))"},
     "local state": {"local": dml.local_steps(2, optax.sgd(1e-3, momentum=0.9), keep_state=True)},
     "control variates": {"local": dml.local_steps(2, optax.sgd(1e-3), control_variates=True)},
 }

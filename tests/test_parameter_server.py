@@ -199,7 +199,7 @@ def test_first_come_first_served_and_littles_law(policy):
 
 def test_a_sharded_server_is_as_slow_as_its_largest_part():
     """10 numbers on 4 shards: the largest has 3 of them."""
-    options = {"updates": 200, "parameter_bytes": 40, "tensor_sizes": [7, 3]}
+    options = {"updates": 200, "parameter_bytes": 40, "tensor_shapes": [7, 3]}
     sharded = LOCK_STEP.with_server(bandwidth=1e3, seconds_per_push=0.02, seconds_per_update=0.01, shards=4)
     part = 3 / 10
     alone = LOCK_STEP.with_server(
@@ -347,7 +347,7 @@ def test_on_threads(policy, updates, link):
         cluster = LOCK_STEP.with_server(seconds_per_push=0.02, **shared)
     run = dml.train(problem, cluster, policy, optax.sgd(0.1), engine="threads", eval_every=24, **options)
     check_replay(run, problem, optax.sgd(0.1))
-    sizes = {"parameter_bytes": problem.parameter_bytes, "tensor_sizes": problem.tensor_sizes}
+    sizes = {"parameter_bytes": problem.parameter_bytes, "tensor_shapes": problem.tensor_shapes}
     meant = dml.simulate(policy, cluster, **options, **sizes)
     if policy.name != "k_sync(k=4)" or link == "none":
         # On a shared link a worker that is late leaves the others more of it: the run may end earlier.
@@ -413,7 +413,7 @@ class TestRegime:
 
     def measured(self, cluster):
         """c and rho of ASP with one worker, which never waits: seconds in phases, and service a second."""
-        sizes = {"parameter_bytes": self.PROBLEM.parameter_bytes, "tensor_sizes": self.PROBLEM.tensor_sizes}
+        sizes = {"parameter_bytes": self.PROBLEM.parameter_bytes, "tensor_shapes": self.PROBLEM.tensor_shapes}
         trace = dml.simulate(dml.asp(), cluster.resized(1), updates=20_000, **sizes)
         seconds = metrics.time_breakdown(trace).iloc[0]
         server = cluster.server

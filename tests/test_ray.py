@@ -62,9 +62,16 @@ def test_a_state_of_an_optimizer_travels(ray_cluster):
 
 
 @pytest.mark.full  # test_transport has them on threads, with the same workers
-def test_sparse_messages(ray_cluster):
+@pytest.mark.parametrize(
+    "transport",
+    [
+        "coded(push=error_feedback(top_k(0.1)), pull=difference(random_k(0.5, unbiased=False)))",
+        "coded(push=error_feedback(power_sgd(2)))",
+    ],
+    ids=["sparse", "low rank"],
+)
+def test_short_messages(ray_cluster, transport):
     """With the memories of both ends, which lie in different processes."""
-    transport = "coded(push=error_feedback(top_k(0.1)), pull=difference(random_k(0.5, unbiased=False)))"
     problem, run = train(dml.asp(), updates=50, transport=transport)
     assert same_bits(run.params, dml.replay(run.trace, problem, optax.sgd(0.1)).params)
 

@@ -20,7 +20,7 @@ from dmlcore.trace import metrics
 from dmlcore.view import show
 
 METHOD = dml.Method(dml.ssp(3), load="equal", local=dml.local_steps(4, optax.sgd(0.1)), compensation=0.0)
-SIZES = {"updates": 100, "parameter_bytes": 800, "tensor_sizes": [150, 50], "batch_size": 8}
+SIZES = {"updates": 100, "parameter_bytes": 800, "tensor_shapes": [150, 50], "batch_size": 8}
 EVIL = "<script>alert('&')</script>"
 CLUSTER = dml.Cluster.from_speeds([500, 1000, 1000, 2000], jitter=stats.expon(), latency=0.01)
 BUSY = CLUSTER.with_server(bandwidth=1e9, seconds_per_push=0.02, shards=2)

@@ -29,6 +29,7 @@ TRANSPORTS = {
     "sparse": coded(
         "error_feedback(top_k(fraction=0.4))", "difference(random_k(fraction=0.5, unbiased=False))"
     ),
+    "low rank": coded("error_feedback(power_sgd(rank=2))"),
     "rounded parameters": coded("terngrad()", "affine(bits=8)"),
     "pipelined": pipelined(),
     "own steps": pipelined(own_steps=True),
@@ -161,11 +162,11 @@ def test_a_codec_of_ones_own_stands_in_the_table_under_its_name(monkeypatch):
     check_replay(train(), PROBLEM, optax.sgd(0.1))
 
 
-@pytest.mark.parametrize("codec", [codecs.affine(5), codecs.top_k(0.01)], ids=str)
+@pytest.mark.parametrize("codec", [codecs.affine(5), codecs.top_k(0.01), codecs.power_sgd(2)], ids=str)
 def test_the_clock_is_charged_what_the_message_weighs(codec):
     problem = plane()
     params = problem.init(jax.random.key(0))
-    message, _ = codec.encode(jax.random.key(1), (), params)
+    message, _ = codec.encode(jax.random.key(1), codec.init(params), params)
     slow = dml.Cluster.uniform(2, bandwidth=1000.0)
     trace = dml.simulate(
         dml.asp(),
@@ -173,10 +174,10 @@ def test_the_clock_is_charged_what_the_message_weighs(codec):
         updates=2,
         transport=coded(codec),
         parameter_bytes=problem.parameter_bytes,
-        tensor_sizes=problem.tensor_sizes,
+        tensor_shapes=problem.tensor_shapes,
     )
     pulled, pushed = trace.metadata["transfer_bytes"]
-    assert pushed == len(pack(message)) == codec.num_bytes(problem.tensor_sizes)
+    assert pushed == len(pack(message)) == codec.num_bytes(problem.tensor_shapes)
     assert pulled == problem.parameter_bytes
     task = trace.tasks.iloc[0]
     assert task["push_end"] - task["compute_end"] == pytest.approx(pushed / 1000)
@@ -204,7 +205,7 @@ def test_a_saved_trace_says_how_values_travelled(tmp_path):
     run.trace.save(tmp_path / "trace.parquet")
     again = dml.replay(dml.Trace.load(tmp_path / "trace.parquet"), problem, optimizer)
     assert largest_difference(run.params, again.params) == 0
-    sizes = {"parameter_bytes": problem.parameter_bytes, "tensor_sizes": problem.tensor_sizes}
+    sizes = {"parameter_bytes": problem.parameter_bytes, "tensor_shapes": problem.tensor_shapes}
     simulated = dml.simulate(dml.bsp(), CLUSTER, updates=1, transport=TRANSPORTS["all"], **sizes)
     assert run.trace.metadata["transfer_bytes"] == simulated.metadata["transfer_bytes"]
 
@@ -430,7 +431,7 @@ def test_the_time_model_of_three_mechanisms(uneven, communication, bits):
     cluster = dml.Cluster.from_speeds(speeds, bandwidth=bandwidth)
 
     def round_seconds(**options):
-        size = {"parameter_bytes": 4 * values, "tensor_sizes": [values]}
+        size = {"parameter_bytes": 4 * values, "tensor_shapes": [values]}
         trace = dml.simulate(dml.bsp(), cluster, updates=40, batch_size=batch, **size, **options)
         return np.diff(trace.updates["time"])[19:].mean()
 

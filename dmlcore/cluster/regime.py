@@ -159,8 +159,8 @@ def with_load(
 
 def _sizes(problem: Any) -> Sizes:
     """Returns the sizes of a problem's messages, or of parameters of so many bytes, 4 bytes per number."""
-    if hasattr(problem, "parameter_bytes") and hasattr(problem, "tensor_sizes"):
-        return Sizes(sum(problem.tensor_sizes), problem.parameter_bytes, problem.parameter_bytes)
+    if hasattr(problem, "parameter_bytes") and hasattr(problem, "num_parameters"):
+        return Sizes(problem.num_parameters, problem.parameter_bytes, problem.parameter_bytes)
     if isinstance(problem, bool | str) or not hasattr(problem, "__index__"):
         expected = "a problem, such as dml.problems.digits_mlp(), or the number of bytes of its parameters"
         checks.fail("problem", problem, expected)

@@ -8,7 +8,7 @@ from dmlcore.cluster import Cluster
 from dmlcore.engines.spec import RunSpec
 from dmlcore.engines.virtual import make_timeline
 from dmlcore.trace import Trace
-from dmlcore.types import Load, Method, Policy, Transport, Watch
+from dmlcore.types import Load, Method, Policy, Shape, Transport, Watch
 
 
 def simulate(
@@ -23,7 +23,7 @@ def simulate(
     load: Load | str | None = None,
     transport: Transport | str | None = None,
     parameter_bytes: int = 0,
-    tensor_sizes: Sequence[int] | None = None,
+    tensor_shapes: Sequence[Shape] | None = None,
     watch: Watch | None = None,
 ) -> Trace:
     """Runs a policy on a virtual clock and returns its trace.
@@ -43,8 +43,8 @@ def simulate(
         load: rule for the batch sizes, or its name; not used if the policy sizes all tasks. Default: `equal`.
         transport: how parameters and gradients travel, or its name. Default: `plain`.
         parameter_bytes: size of the parameters in bytes; they travel in both directions.
-        tensor_sizes: number of values in each tensor of the parameters, for transports with codecs. Default:
-            one tensor of `parameter_bytes / 4` values.
+        tensor_shapes: shapes of the tensors of the parameters (n: a vector of n values), for transports with
+            codecs. Default: one vector of `parameter_bytes / 4` values.
         watch: function that shows the training to a policy that watches losses or gradients; `train` passes
             its own. None: the policy watches nothing.
 
@@ -64,7 +64,7 @@ def simulate(
     """
     stop: Any = {"updates": updates, "seconds": seconds, "samples": samples}
     how: Any = {"seed": seed, "batch_size": batch_size, "load": load, "transport": transport}
-    sizes: Any = {"parameter_bytes": parameter_bytes, "tensor_sizes": tensor_sizes}
+    sizes: Any = {"parameter_bytes": parameter_bytes, "tensor_shapes": tensor_shapes}
     spec = RunSpec.checked(policy, cluster, **stop, **how, **sizes)
     if spec.policy.on_observation is None:
         watch = None

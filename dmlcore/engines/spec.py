@@ -19,7 +19,7 @@ from dmlcore.methods.loads import resolve as resolve_load
 from dmlcore.methods.local import check_controlled, check_streamed
 from dmlcore.methods.transport import resolve as resolve_transport
 from dmlcore.provenance import versions
-from dmlcore.types import Aggregate, Codec, Load, LocalSteps, Method, Policy, Transport
+from dmlcore.types import Aggregate, Codec, Load, LocalSteps, Method, Policy, Shape, Transport
 
 if TYPE_CHECKING:
     from dmlcore.problems.problem import Problem
@@ -66,6 +66,11 @@ class StopRule(NamedTuple):
         return cls(seconds=checks.real("seconds", seconds, above=0, high=1e300))
 
 
+def _shape(shape: Any) -> tuple[int, ...]:
+    sides = shape if isinstance(shape, list | tuple) else [shape]
+    return tuple(checks.integer("tensor_shapes", side, low=0) for side in sides)
+
+
 @dataclass(frozen=True)
 class RunSpec:
     """A run without its problem and optimizer, which `train`, `simulate`, comparisons and engines pass on.
@@ -82,7 +87,7 @@ class RunSpec:
         transport: how parameters and gradients travel.
         compensation: lambda of delay compensation; 0: none.
         parameter_bytes: size of the parameters in bytes.
-        tensor_sizes: number of values in each tensor of the parameters.
+        tensor_shapes: of the parameters.
         local: local steps of a task. None: a task is one gradient.
         step_size: samples of a local step, or of a task without local steps.
         aggregate: rule that combines the pushes of an update.
@@ -97,7 +102,7 @@ class RunSpec:
     transport: Transport
     compensation: float
     parameter_bytes: int
-    tensor_sizes: tuple[int, ...]
+    tensor_shapes: tuple[tuple[int, ...], ...]
     local: LocalSteps | None
     step_size: int
     aggregate: Aggregate
@@ -114,7 +119,7 @@ class RunSpec:
         transport: Transport | str | None = None,
         compensation: float = 0.0,
         parameter_bytes: int = 0,
-        tensor_sizes: Sequence[int] | None = None,
+        tensor_shapes: Sequence[Shape] | None = None,
         local: LocalSteps | None = None,
         aggregate: Aggregate | str | None = None,
         **stop: Any,
@@ -140,10 +145,9 @@ class RunSpec:
         checks.integer(f"{policy.name}, observe_every", policy.observe_every, low=1)
         ends, seed = StopRule.checked(**stop), check_seed("seed", seed)
         parameter_bytes = checks.integer("parameter_bytes", parameter_bytes, low=0)
-        if tensor_sizes is None:
-            tensor_sizes = [-(-parameter_bytes // 4)]
-        listed = checks.listed("tensor_sizes", tensor_sizes)
-        sizes = tuple(checks.integer("tensor_sizes", size, low=0) for size in listed)
+        if tensor_shapes is None:
+            tensor_shapes = [-(-parameter_bytes // 4)]
+        shapes = tuple(map(_shape, checks.listed("tensor_shapes", tensor_shapes)))
         step_size = batch_size = checks.integer("batch_size", batch_size, low=1, high=MAX_COUNT)
         if local is not None:
             check_kind("local", local, LocalSteps)
@@ -164,7 +168,7 @@ class RunSpec:
             checks.fail("compensation", compensation, "0 (what local steps push is not a gradient)")
         if local is not None and local.controlled:
             check_controlled(aggregate, transport, cluster.faults.events)
-        server, numbers = cluster.server, sum(sizes)
+        server, numbers = cluster.server, sum(map(math.prod, shapes))
         if local is not None and local.streams:
             check_streamed(local, policy, transport, cluster.faults, numbers)
         if server is not None and server.bandwidth_bytes_per_second < math.inf and not parameter_bytes:
@@ -184,7 +188,7 @@ class RunSpec:
         if policy.on_begin is not None and transport.pipelined:
             checks.fail("policy", policy, "one that starts all workers (a pipeline has two tasks of each)")
         given = policy, cluster, ends, seed, batch_size, load, transport, compensation
-        return cls(*given, parameter_bytes, sizes, local, step_size, aggregate)
+        return cls(*given, parameter_bytes, shapes, local, step_size, aggregate)
 
     _repr_html_ = notebook.html
 
@@ -216,8 +220,13 @@ class RunSpec:
     def service_seconds(self) -> dict[str, float] | None:
         """Mean seconds of each kind of work of the server; None if it takes no time."""
         server = self.cluster.server
-        numbers = self.in_message(sum(self.tensor_sizes))
+        numbers = self.in_message(self.num_parameters)
         return None if server is None else server.seconds(numbers, *self.transferred_bytes())
+
+    @property
+    def num_parameters(self) -> int:
+        """How many numbers the parameters are."""
+        return sum(map(math.prod, self.tensor_shapes))
 
     def steps_of(self, problem: Problem) -> Problem:
         """Returns a problem whose tasks make the local steps of this run, if it has some."""
@@ -253,8 +262,8 @@ class RunSpec:
 
         def count(codec: Codec | None, plainly: Callable[[int], int]) -> int:
             with checks.noting(f"transport {transport.name}, asked for its bytes"):
-                sizes, whole = self.tensor_sizes * self.copies, self.in_message(self.parameter_bytes)
-                found = codec.num_bytes(sizes) if codec else plainly(whole)
+                shapes, whole = self.tensor_shapes * self.copies, self.in_message(self.parameter_bytes)
+                found = codec.num_bytes(shapes) if codec else plainly(whole)
             return checks.integer(f"transport {transport.name}", found, low=0, why="bytes")
 
         return count(transport.pull, transport.pull_bytes), count(transport.push, transport.push_bytes)
@@ -264,7 +273,7 @@ class RunSpec:
         policy = self.policy
         lead = policy.max_lead  # a pipeline adds one clock
         bound = None if lead is None or lead == math.inf else lead + self.transport.pipelined
-        seconds = self.service_seconds
+        seconds, shapes = self.service_seconds, list(map(list, self.tensor_shapes))
         return {
             "engine": engine,
             "policy": policy.name,
@@ -278,7 +287,7 @@ class RunSpec:
             "pipelined": self.transport.pipelined,
             "parameter_bytes": self.parameter_bytes,
             "transfer_bytes": list(self.transferred_bytes()),
-            **({"tensor_sizes": list(self.tensor_sizes)} if self.transport.changes_values else {}),
+            **({"tensor_shapes": shapes} if self.transport.changes_values else {}),
             **({"service_seconds": seconds} if seconds is not None else {}),
             "batch_size": self.batch_size,
             **({"local": self.local.name, "step_size": self.step_size} if self.local is not None else {}),

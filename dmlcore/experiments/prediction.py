@@ -171,7 +171,7 @@ def _compare(cluster: Cluster, trace: Trace) -> Compared:
     again["batch_size"] = known.get("batch_size", max(1, round(trace.tasks["batch_size"].mean())))
     again |= {
         each: known[each]
-        for each in ("load", "transport", "parameter_bytes", "tensor_sizes")
+        for each in ("load", "transport", "parameter_bytes", "tensor_shapes")
         if each in known
     }
     made = [simulate(policy, cluster, seed=seed, **again).updates["time"].to_numpy() for seed in SEEDS]

@@ -183,7 +183,10 @@ def run_spec(
     problem: Problem, method: Policy | Method, cluster: Cluster, eval_params: Any = None, **options: Any
 ) -> RunSpec:
     """Returns the specification of a run for arguments of `train`, with the sizes of the parameters."""
-    sizes: dict[str, Any] = {"parameter_bytes": problem.parameter_bytes, "tensor_sizes": problem.tensor_sizes}
+    sizes: dict[str, Any] = {
+        "parameter_bytes": problem.parameter_bytes,
+        "tensor_shapes": problem.tensor_shapes,
+    }
     spec = RunSpec.checked(method, cluster, **options, **sizes)
     with checks.noting(f"init of {spec.policy.name}, for {spec.cluster.num_workers} workers"):
         spec.policy.init(spec.cluster.num_workers)  # raises if the policy does not support it

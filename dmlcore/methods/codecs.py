@@ -12,10 +12,11 @@ import jax.numpy as jnp
 
 from dmlcore import calls, checks
 from dmlcore.calls import named
-from dmlcore.types import Codec
+from dmlcore.types import Codec, Shape
 
 __all__ = ["CODECS", "Coded", "affine", "bits_for_error", "bits_that_hide", "difference", "error_feedback"]
-__all__ += ["exact", "of_width", "one_bit", "qsgd", "random_k", "resolve", "terngrad", "top_k", "transmit"]
+__all__ += ["exact", "of_width", "one_bit", "power_sgd", "qsgd", "random_k", "resolve", "terngrad", "top_k"]
+__all__ += ["transmit"]
 
 
 @functools.partial(
@@ -95,7 +96,8 @@ def by_tensor(
     def decode_tree(message: Any, memory: Any) -> Any:
         return jax.tree.map(decode, message, is_leaf=lambda node: isinstance(node, Coded))
 
-    return Codec("", lambda sizes: sum(map(num_bytes, sizes)), lambda tree: (), encode_tree, decode_tree)
+    count = lambda shapes: sum(num_bytes(math.prod(_matrix(shape))) for shape in shapes)  # noqa: E731
+    return Codec("", count, lambda tree: (), encode_tree, decode_tree)
 
 
 def rounding(
@@ -118,6 +120,12 @@ def rounding(
 
     num_bytes = lambda size: 4 * header + -(-size * bits // 8)  # noqa: E731
     return by_tensor(num_bytes, encode_tensor, decode_tensor, uniforms if stochastic else None)
+
+
+def _matrix(shape: Shape) -> tuple[int, int]:
+    """Returns the shape of a tensor as a matrix: its last axis is that of columns, all others are of rows."""
+    *leading, columns = (shape if isinstance(shape, list | tuple) else [shape]) or [1]
+    return math.prod(leading), columns
 
 
 def floats(leaf: Any) -> jax.Array:
@@ -449,6 +457,85 @@ def _spread(values: Any, indices: Any, shape: tuple[int, ...]) -> Any:
     return flat.at[indices].set(values, unique_indices=True).reshape(shape)
 
 
+@named(same=True, rank=functools.partial(checks.integer, low=1))
+def power_sgd(rank: int) -> Codec:
+    """PowerSGD: sends two thin factors of each matrix, from one step of subspace iteration.
+
+    P = orthonormalised M Q, with the Q of the message before; then Q = M^T P, and the receiver decodes P Q^T.
+    A tensor is the matrix M whose columns are along its last axis; it arrives as by `exact` if its factors
+    would have as many values, as those of vectors do.
+
+    Guarantees: P Q^T = P P^T M, so ||M - P Q^T||^2 = ||M||^2 - ||Q||^2; if M stays the same, P Q^T approaches
+    its best approximation of that rank; nothing but the first Q is random, and that is the same in all runs.
+    The codec is biased: use it in `error_feedback`, as the paper does.
+
+    Args:
+        rank: the paper's r, the number of columns of P and Q, >= 1.
+
+    Returns:
+        The codec: 32-bit floats, r (n + m) for a matrix of n rows and m columns. Its memory is Q, with
+        columns of length 1; a column of Q that is 0 is not kept, but the one before it.
+
+    Raises:
+        ValueError: `rank` is out of range.
+
+    >>> power_sgd(2), power_sgd(2).num_bytes([(64, 32), 32, (32, 10), 10])
+    (power_sgd(rank=2), 1272)
+
+    Reference: Vogels et al. 2019, "PowerSGD: practical low-rank gradient compression for distributed
+    optimization", algorithm 1. There all workers average their P before they compute Q; here each message is
+    of one worker, as with one worker there, and the server adds matrices whose columns differ.
+    """
+
+    def width(shape: Shape) -> int:
+        """Returns the number of columns of P and Q; 0: the tensor is sent whole."""
+        rows, columns = _matrix(shape)
+        return rank if rank * (rows + columns) < rows * columns else 0
+
+    def num_bytes(shape: Shape) -> int:
+        rows, columns = _matrix(shape)
+        return 4 * (width(shape) * (rows + columns) or rows * columns)
+
+    def first(leaf: Any) -> Any:
+        shape = jnp.shape(leaf)
+        return jax.random.normal(jax.random.key(0), (_matrix(shape)[1], width(shape)), jnp.float32)
+
+    def encode_tensor(leaf: Any, right: Any) -> tuple[Any, Any]:
+        tensor = floats(leaf)
+        if not right.size:
+            return tensor.astype(jnp.float32), right
+        real = jnp.promote_types(tensor.dtype, jnp.float32)
+        matrix = tensor.reshape(_matrix(tensor.shape)).astype(real)
+        largest = jnp.abs(matrix).max()
+        matrix = share(matrix, largest)  # so that no square of a length overflows
+        left, _ = jnp.linalg.qr(matrix @ right.astype(real))
+        found = matrix.T @ left
+        lengths = jnp.sqrt(jnp.sum(found * found, axis=0))
+        kept = jnp.where(lengths > 0, share(found, lengths), right)
+        header = jnp.concatenate([left.ravel(), (largest * found).ravel()]).astype(jnp.float32)
+        return Coded(header, jnp.zeros(0, jnp.uint8), 0, tensor.shape), kept.astype(jnp.float32)
+
+    def encode(key: Any, memory: Any, tree: Any) -> tuple[Any, Any]:
+        leaves, structure = jax.tree.flatten(tree)
+        pairs = map(encode_tensor, leaves, structure.flatten_up_to(memory))
+        message, following = zip(*pairs, strict=True)
+        return jax.tree.unflatten(structure, message), jax.tree.unflatten(structure, following)
+
+    def decode_tensor(sent: Any) -> Any:
+        if not isinstance(sent, Coded):
+            return sent
+        rows, columns = _matrix(sent.shape)
+        header = sent.header.astype(jax.dtypes.canonicalize_dtype(float))
+        left, right = jnp.split(header, [header.size * rows // (rows + columns)])
+        return (left.reshape(rows, -1) @ right.reshape(columns, -1).T).reshape(sent.shape)
+
+    def decode(message: Any, memory: Any) -> Any:
+        return jax.tree.map(decode_tensor, message, is_leaf=lambda node: isinstance(node, Coded))
+
+    init = functools.partial(jax.tree.map, first)
+    return Codec("", lambda shapes: sum(map(num_bytes, shapes)), init, encode, decode)
+
+
 def _codec(name: str, codec: Any) -> Codec:
     if not isinstance(codec, Codec):
         checks.fail(name, codec, "a codec, such as affine(8)")
@@ -646,7 +733,18 @@ def check_widths(widths: Sequence[int]) -> list[int]:
 # Every codec in this table can be given by name, and runs through the tests of all codecs.
 CODECS: dict[str, Callable[..., Codec]] = {
     codec.__name__: codec
-    for codec in (exact, affine, qsgd, terngrad, one_bit, top_k, random_k, error_feedback, difference)
+    for codec in (
+        exact,
+        affine,
+        qsgd,
+        terngrad,
+        one_bit,
+        top_k,
+        random_k,
+        power_sgd,
+        error_feedback,
+        difference,
+    )
 }
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import inspect
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, cast
@@ -351,15 +352,21 @@ class Problem:
             self._bytes[real] = sum(leaf.size * leaf.dtype.itemsize for leaf in self._travelling)
         return self._bytes[real]
 
+    @property
+    def num_parameters(self) -> int:
+        """How many numbers a transfer of the parameters has."""
+        return sum(map(math.prod, self.tensor_shapes))
+
     @functools.cached_property
-    def tensor_sizes(self) -> tuple[int, ...]:
-        """The number of values in each tensor of the parameters, without the local ones, or as told."""
-        own = [leaf.size for leaf in self._travelling]
+    def tensor_shapes(self) -> tuple[tuple[int, ...], ...]:
+        """The shapes of the tensors that travel; of matrices with more or fewer rows, if bytes are told."""
+        own = [leaf.shape for leaf in self._travelling]
         if self.message_bytes is None:
             return tuple(own)
-        width = sum(leaf.size * leaf.dtype.itemsize for leaf in self._travelling) / sum(own)
-        ends = np.round(np.cumsum(own) / sum(own) * -(-self.message_bytes // width)).astype(np.int64)
-        return tuple(np.diff(ends, prepend=0).tolist())
+        factor = self.message_bytes / sum(leaf.size * leaf.dtype.itemsize for leaf in self._travelling)
+        wide = [shape[1:] and shape[-1:] for shape in own]  # the last axis, if there is one before it
+        rows = [math.prod(shape) // math.prod(last) for shape, last in zip(own, wide, strict=True)]
+        return tuple((round(factor * count), *last) for count, last in zip(rows, wide, strict=True))
 
     @property
     def _travelling(self) -> list[jax.ShapeDtypeStruct]:

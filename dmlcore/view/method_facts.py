@@ -122,7 +122,7 @@ def of_spec(spec: RunSpec) -> dict[str, Any]:
         "seed": spec.seed,
         **of_method(Method(spec.policy, *parts)),
         "local steps": str(spec.local or DEFAULTS["local"]),
-        "parameters": f"{sum(spec.tensor_sizes)} numbers" if spec.parameter_bytes else None,
+        "parameters": f"{spec.num_parameters} numbers" if spec.parameter_bytes else None,
         "bytes of a task": f"{pull} pulled, {push} pushed" if pull or push else None,
     }
 
@@ -135,5 +135,5 @@ def ending(spec: RunSpec) -> str:
 
 def regime_of_spec(spec: RunSpec) -> Regime:
     """Returns the regime that a run will be in."""
-    sizes = Sizes(sum(spec.tensor_sizes), *spec.transferred_bytes())
+    sizes = Sizes(spec.num_parameters, *spec.transferred_bytes())
     return regime_of(spec.cluster.describe(), sizes, spec.batch_size)

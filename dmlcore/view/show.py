@@ -205,10 +205,10 @@ def of_spec(spec: RunSpec) -> Card:
 
 def of_problem(problem: Problem) -> Card:
     """Returns a card with the problem's sizes, and its optimum if it is known."""
-    count = sum(problem.tensor_sizes)
+    numbers = f"{problem.num_parameters} in {len(problem.tensor_shapes)} tensors"
     found = {
         "samples": problem.num_samples,
-        "parameters": f"{count} in {len(problem.tensor_sizes)} tensors, {problem.parameter_bytes} bytes",
+        "parameters": f"{numbers}, {problem.parameter_bytes} bytes",
         "least loss": None if problem.optimum is None else f"{problem.optimum:.4g}",
     }
     return Card(problem.name, "Problem", found)

@@ -109,7 +109,7 @@ class Goal:
         if method.policy.on_observation is not None:  # its decisions depend on the training
             return train(self.problem, self.cluster, method, None, eval_every=2**20, **options).trace
         options["parameter_bytes"] = self.problem.parameter_bytes
-        return simulate(method, self.cluster, tensor_sizes=self.problem.tensor_sizes, **options)
+        return simulate(method, self.cluster, tensor_shapes=self.problem.tensor_shapes, **options)
 
     def key(self, methods: Mapping[str, Method], about: Any) -> str:
         """Returns a text that tells this question, asked of these methods, from others, on every machine.
