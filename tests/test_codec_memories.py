@@ -252,3 +252,13 @@ def test_power_sgd_after_a_tensor_of_zeros():
         np.testing.assert_allclose(received, sent * scale, rtol=1e-5, atol=scale * 1e32)
     received, _ = send(codec, None, memory, sent.at[0, 0].set(jnp.inf))
     assert not np.isfinite(received[0, 0])
+
+
+def test_power_sgd_sends_what_is_orthogonal_to_its_factor():
+    """Where P holds nothing of a matrix, Q is 0 and begins anew: the residual does not grow for ever."""
+    fed, nothing = error_feedback(power_sgd(1)), jnp.zeros((6, 5))
+    _, memory = send(fed, None, fed.init(nothing), nothing.at[0, 2].set(1.0))
+    for _ in range(3):
+        received, memory = send(fed, None, memory, nothing.at[3, 4].set(1.0))
+    assert float(received[3, 4]) == pytest.approx(1, rel=1e-4)
+    assert float(jnp.abs(memory[0]).max()) < 1e-3

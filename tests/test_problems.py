@@ -312,3 +312,16 @@ def test_matrix_factorization_of_movielens():
     assert len(data.movielens_small().rating) == 100836
     assert abs(problem.data["rating"].mean()) < 1e-5
     assert {side: leaf.shape for side, leaf in problem.init(KEY).items()} == {"L": (610, 5), "R": (9724, 5)}
+
+
+@pytest.mark.parametrize("told", [4, 100, 9640, 10_000, 1_000_001, "5.2GB"])
+def test_told_bytes_are_those_of_shapes(told):
+    """As many numbers, to one; both sides of a matrix grow, so that a low rank gains what it would there."""
+    own = digits_mlp(32)
+    problem = own.with_parameter_bytes(told)
+    assert problem.num_parameters == -(-problem.parameter_bytes // 4)
+    assert all(side > 0 for shape in problem.tensor_shapes for side in shape[1:])
+    factor = problem.num_parameters / own.num_parameters
+    if factor > 1:
+        sides = np.array([shape for shape in problem.tensor_shapes if len(shape) == 2])
+        np.testing.assert_allclose(sides, np.array([[64, 32], [32, 10]]) * factor**0.5, rtol=0.06)

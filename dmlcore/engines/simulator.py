@@ -43,8 +43,9 @@ def simulate(
         load: rule for the batch sizes, or its name; not used if the policy sizes all tasks. Default: `equal`.
         transport: how parameters and gradients travel, or its name. Default: `plain`.
         parameter_bytes: size of the parameters in bytes; they travel in both directions.
-        tensor_shapes: shapes of the tensors of the parameters (n: a vector of n values), for transports with
-            codecs. Default: one vector of `parameter_bytes / 4` values.
+        tensor_shapes: shapes of the parameters' tensors, such as [(64, 32), 32], for transports with codecs;
+            n is a vector of n values. Default: one vector of `parameter_bytes / 4` values, of which
+            `power_sgd` sends all.
         watch: function that shows the training to a policy that watches losses or gradients; `train` passes
             its own. None: the policy watches nothing.
 

@@ -66,9 +66,12 @@ class StopRule(NamedTuple):
         return cls(seconds=checks.real("seconds", seconds, above=0, high=1e300))
 
 
+SIDES = "or a tuple of them, for each tensor"
+
+
 def _shape(shape: Any) -> tuple[int, ...]:
     sides = shape if isinstance(shape, list | tuple) else [shape]
-    return tuple(checks.integer("tensor_shapes", side, low=0) for side in sides)
+    return tuple(checks.integer("tensor_shapes", side, low=0, why=SIDES) for side in sides)
 
 
 @dataclass(frozen=True)

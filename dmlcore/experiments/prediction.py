@@ -169,11 +169,8 @@ def _compare(cluster: Cluster, trace: Trace) -> Compared:
         return unknown
     again: dict[str, Any] = {"seconds": float(times[-1]) * min(1.0, TASKS / len(trace.tasks))}
     again["batch_size"] = known.get("batch_size", max(1, round(trace.tasks["batch_size"].mean())))
-    again |= {
-        each: known[each]
-        for each in ("load", "transport", "parameter_bytes", "tensor_shapes")
-        if each in known
-    }
+    again |= {each: known[each] for each in ("load", "transport", "parameter_bytes") if each in known}
+    again["tensor_shapes"] = known.get("tensor_shapes", known.get("tensor_sizes"))  # as it was called
     made = [simulate(policy, cluster, seed=seed, **again).updates["time"].to_numpy() for seed in SEEDS]
     rates = np.array([len(each) / each[-1] if len(each) else 0.0 for each in made])
     recorded, predicted = len(times) / float(times[-1]), float(rates.mean())

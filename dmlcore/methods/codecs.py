@@ -96,7 +96,7 @@ def by_tensor(
     def decode_tree(message: Any, memory: Any) -> Any:
         return jax.tree.map(decode, message, is_leaf=lambda node: isinstance(node, Coded))
 
-    count = lambda shapes: sum(num_bytes(math.prod(_matrix(shape))) for shape in shapes)  # noqa: E731
+    count = lambda shapes: sum(num_bytes(math.prod(_sides(shape))) for shape in shapes)  # noqa: E731
     return Codec("", count, lambda tree: (), encode_tree, decode_tree)
 
 
@@ -122,9 +122,13 @@ def rounding(
     return by_tensor(num_bytes, encode_tensor, decode_tensor, uniforms if stochastic else None)
 
 
+def _sides(shape: Shape) -> Sequence[int]:
+    return shape if isinstance(shape, list | tuple) else [shape]
+
+
 def _matrix(shape: Shape) -> tuple[int, int]:
     """Returns the shape of a tensor as a matrix: its last axis is that of columns, all others are of rows."""
-    *leading, columns = (shape if isinstance(shape, list | tuple) else [shape]) or [1]
+    *leading, columns = _sides(shape) or [1]
     return math.prod(leading), columns
 
 
@@ -462,19 +466,20 @@ def power_sgd(rank: int) -> Codec:
     """PowerSGD: sends two thin factors of each matrix, from one step of subspace iteration.
 
     P = orthonormalised M Q, with the Q of the message before; then Q = M^T P, and the receiver decodes P Q^T.
-    A tensor is the matrix M whose columns are along its last axis; it arrives as by `exact` if its factors
-    would have as many values, as those of vectors do.
+    A tensor is the matrix M whose columns are along its last axis: one of shape (3, 3, 16, 32) has 144 rows.
+    It arrives as by `exact` if its factors would have as many values as it or more, as those of vectors do.
 
-    Guarantees: P Q^T = P P^T M, so ||M - P Q^T||^2 = ||M||^2 - ||Q||^2; if M stays the same, P Q^T approaches
-    its best approximation of that rank; nothing but the first Q is random, and that is the same in all runs.
-    The codec is biased: use it in `error_feedback`, as the paper does.
+    Guarantees, up to the rounding of 32-bit floats: P Q^T = P P^T M, so ||M - P Q^T||^2 = ||M||^2 - ||Q||^2;
+    if M stays the same, P Q^T approaches its best approximation of that rank. Nothing but the first Q is
+    random, and that is the same in all runs. The codec is biased: use it in `error_feedback`, as the paper
+    does.
 
     Args:
         rank: the paper's r, the number of columns of P and Q, >= 1.
 
     Returns:
         The codec: 32-bit floats, r (n + m) for a matrix of n rows and m columns. Its memory is Q, with
-        columns of length 1; a column of Q that is 0 is not kept, but the one before it.
+        its columns scaled to length 1. A column that is 0 begins anew, or stays if all of M is 0.
 
     Raises:
         ValueError: `rank` is out of range.
@@ -510,8 +515,9 @@ def power_sgd(rank: int) -> Codec:
         matrix = share(matrix, largest)  # so that no square of a length overflows
         left, _ = jnp.linalg.qr(matrix @ right.astype(real))
         found = matrix.T @ left
-        lengths = jnp.sqrt(jnp.sum(found * found, axis=0))
-        kept = jnp.where(lengths > 0, share(found, lengths), right)
+        lengths = jnp.linalg.norm(found, axis=0)
+        # Rows of M that are orthogonal to Q would never be sent: P is then any column, and Q may be 0.
+        kept = jnp.where(lengths > 0, share(found, lengths), jnp.where(largest > 0, first(leaf), right))
         header = jnp.concatenate([left.ravel(), (largest * found).ravel()]).astype(jnp.float32)
         return Coded(header, jnp.zeros(0, jnp.uint8), 0, tensor.shape), kept.astype(jnp.float32)
 

@@ -201,7 +201,8 @@ class Problem:
         """Returns this problem with messages as large as those of another model, for which it stands.
 
         Its training does not change: transfers, queues, codecs and accounts count the bytes of the other
-        model, whose tensors are this problem's, all enlarged by the same factor.
+        model, whose tensors are this problem's, all enlarged by the same factor; of a matrix, both sides by
+        its root.
 
         Args:
             parameter_bytes: size of the other model's parameters in bytes, >= 1, or with a unit, such as
@@ -359,14 +360,23 @@ class Problem:
 
     @functools.cached_property
     def tensor_shapes(self) -> tuple[tuple[int, ...], ...]:
-        """The shapes of the tensors that travel; of matrices with more or fewer rows, if bytes are told."""
+        """The shapes of the tensors that travel, as many numbers as are told.
+
+        Both sides of a larger matrix grow by the same factor; a vector has what is left of its numbers.
+        """
         own = [leaf.shape for leaf in self._travelling]
         if self.message_bytes is None:
             return tuple(own)
-        factor = self.message_bytes / sum(leaf.size * leaf.dtype.itemsize for leaf in self._travelling)
-        wide = [shape[1:] and shape[-1:] for shape in own]  # the last axis, if there is one before it
-        rows = [math.prod(shape) // math.prod(last) for shape, last in zip(own, wide, strict=True)]
-        return tuple((round(factor * count), *last) for count, last in zip(rows, wide, strict=True))
+        sizes = [leaf.size for leaf in self._travelling]
+        width = sum(leaf.size * leaf.dtype.itemsize for leaf in self._travelling) / sum(sizes)
+        factor = -(-self.message_bytes // width) / sum(sizes)
+        told = np.diff(np.round(np.cumsum(sizes) * factor).astype(np.int64), prepend=0).tolist()
+        shapes: list[tuple[int, ...]] = []
+        for shape, size in zip(own, told, strict=True):
+            columns = max(1, round(shape[-1] * factor**0.5)) if len(shape) > 1 else 1
+            rows, left = divmod(size, columns)
+            shapes += [(rows, columns) if len(shape) > 1 else (rows,), *([(left,)] if left else [])]
+        return tuple(shapes)
 
     @property
     def _travelling(self) -> list[jax.ShapeDtypeStruct]:

@@ -41,7 +41,7 @@ class Memory(NamedTuple):
 
 
 # What messages ask for if something may be lost between two tasks of a worker.
-WITHOUT_MEMORY = "a transport without memory, unlike error_feedback, difference and own_steps"
+WITHOUT_MEMORY = "a transport without memory, unlike error_feedback, difference, power_sgd and own_steps"
 WITHOUT_STATE = (
     "local steps without memory, unlike keep_state, control_variates, dynamic, fragments and mixing"
 )
