@@ -127,7 +127,10 @@ class Goal:
         return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()[:16]
 
     def _told(self, method: Method) -> dict[str, Any]:
-        told = {name: value for name, value in self.check(method).metadata("").items() if name != "versions"}
+        spec = self.check(method)
+        told = {name: value for name, value in spec.metadata("").items() if name != "versions"}
+        if told.pop("tensor_shapes", None):  # published settings are found by sizes
+            told["tensor_sizes"] = [*map(math.prod, spec.tensor_shapes)]
         rules = method.optimizer, getattr(method.local, "optimizer", None)
         told["updates"] = [_updates(rule) for rule in rules if rule is not None]
         return told if self.eval_params is None else told | {"judged": self._judged(method.optimizer)}
