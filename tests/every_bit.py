@@ -154,13 +154,8 @@ CONTRIBUTIONS = {
     "fragments": (VECTOR, {"local": dml.local_steps(3, INNER, keep_state=True, fragments=3, mixing=0.3)}),
     "dynamic": (VECTOR, {"local": dml.local_steps(3, INNER, prox=0.1, dynamic=True)}),
 }
-PULLING = {
-    "affine",
-    "one bit",
-    "compensated",
-    "sparse",
-    "low rank",
-}  # they need policies whose tasks all pull
+# They need policies whose tasks all pull.
+PULLING = {"affine", "one bit", "compensated", "sparse", "low rank"}
 POLICIES = {
     "asp": dml.asp(weight=0.3),
     "ssp": dml.ssp(2),

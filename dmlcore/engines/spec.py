@@ -276,7 +276,7 @@ class RunSpec:
         policy = self.policy
         lead = policy.max_lead  # a pipeline adds one clock
         bound = None if lead is None or lead == math.inf else lead + self.transport.pipelined
-        seconds, shapes = self.service_seconds, list(map(list, self.tensor_shapes))
+        seconds = self.service_seconds
         return {
             "engine": engine,
             "policy": policy.name,
@@ -290,7 +290,7 @@ class RunSpec:
             "pipelined": self.transport.pipelined,
             "parameter_bytes": self.parameter_bytes,
             "transfer_bytes": list(self.transferred_bytes()),
-            **({"tensor_shapes": shapes} if self.transport.changes_values else {}),
+            **({"tensor_shapes": [*map(list, self.tensor_shapes)]} if self.transport.changes_values else {}),
             **({"service_seconds": seconds} if seconds is not None else {}),
             "batch_size": self.batch_size,
             **({"local": self.local.name, "step_size": self.step_size} if self.local is not None else {}),

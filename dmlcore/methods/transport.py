@@ -38,8 +38,8 @@ def coded(push: Codec | str | None = None, pull: Codec | str | None = None) -> T
     arrives, and a run on a real clock cannot be resumed. What a task has changed in a memory is undone if the
     task is cancelled or lost. A `Crash` says whether its worker keeps its memory; a hang keeps it. If a
     memory is lost, or the server restarts from a checkpoint, sender and receiver begin as at the start of the
-    run: residuals are 0, the copies of `difference` are those given to `init`, and the
-    factor of `power_sgd` is the first one.
+    run: residuals are 0, the copies of `difference` are those given to `init`, and the factor of `power_sgd`
+    is the first one.
 
     Args:
         push: codec for gradients, see `dmlcore.methods.codecs`. Default: None, no rounding.

@@ -364,18 +364,21 @@ class Problem:
 
         Both sides of a larger matrix grow by the same factor; a vector has what is left of its numbers.
         """
-        own = [leaf.shape for leaf in self._travelling]
+        leaves = self._travelling
         if self.message_bytes is None:
-            return tuple(own)
-        sizes = [leaf.size for leaf in self._travelling]
-        width = sum(leaf.size * leaf.dtype.itemsize for leaf in self._travelling) / sum(sizes)
+            return tuple(leaf.shape for leaf in leaves)
+        sizes = [leaf.size for leaf in leaves]
+        width = sum(leaf.size * leaf.dtype.itemsize for leaf in leaves) / sum(sizes)
         factor = -(-self.message_bytes // width) / sum(sizes)
         told = np.diff(np.round(np.cumsum(sizes) * factor).astype(np.int64), prepend=0).tolist()
         shapes: list[tuple[int, ...]] = []
-        for shape, size in zip(own, told, strict=True):
-            columns = max(1, round(shape[-1] * factor**0.5)) if len(shape) > 1 else 1
+        for leaf, size in zip(leaves, told, strict=True):
+            if leaf.ndim < 2:
+                shapes.append((size,))
+                continue
+            columns = max(1, round(leaf.shape[-1] * factor**0.5))
             rows, left = divmod(size, columns)
-            shapes += [(rows, columns) if len(shape) > 1 else (rows,), *([(left,)] if left else [])]
+            shapes += [(rows, columns), (left,)] if left else [(rows, columns)]
         return tuple(shapes)
 
     @property
