@@ -32,22 +32,27 @@ class Sampling:
 
         Workers ascend as their places do.
         """
+        if not places:
+            return
         for place in places:
             self.worker_at.pop(place, None)
         busy = {*self.worker_at.values()}
         among = [worker for worker in self.present if worker not in busy] if busy else self.present
-        if 0 < len(places) < len(among):  # of none nothing is drawn
+        if len(places) < len(among):
             odds = None if self.odds is None else self.odds[among] / self.odds[among].sum()
             random, self.draws = np.random.default_rng((self.seed, self.draws)), self.draws + 1
             drawn = random.choice(len(among), len(places), replace=False, p=odds, shuffle=False)
-            among = [among[number] for number in sorted(drawn.tolist())]
+            drawn.sort()
+            among = [among[number] for number in drawn.tolist()]
         self.worker_at.update(zip(places, among, strict=False))
         self.place_of = {worker: place for place, worker in self.worker_at.items()}
 
     def start(self, tasks: Sequence[Start]) -> list[Start]:
         """Returns the starts of the workers at these places, whose clocks are their own."""
-        self.at_work.update((place, size) for place, size, _ in tasks)
-        return sorted(Start(self.worker_at[place], size) for place, size, _ in tasks)
+        at_work, worker_at = self.at_work, self.worker_at
+        for place, size, _ in tasks:
+            at_work[place] = size
+        return sorted([new(Start, (worker_at[place], size, None)) for place, size, _ in tasks])
 
 
 def pulling(name: str, policy: Any) -> Policy | None:
@@ -119,7 +124,8 @@ def sampled(m: int, policy: Policy | None = None, weights: float | Sequence[floa
         if decision is NOTHING_YET:
             return state, decision
         apply, drop, cancel, start, wake = decision
-        apply, drop = ([(*task, *weight) for _, task, *weight in each] for each in (apply, drop))
+        apply = [(*task, weight) for _, task, weight in apply]
+        drop = [task for _, task in drop]
         for place in cancel:
             state.at_work.pop(place, None)
         cancel = sorted(state.worker_at[place] for place in cancel)
@@ -127,12 +133,10 @@ def sampled(m: int, policy: Policy | None = None, weights: float | Sequence[floa
         return state, Decision(sorted(apply), drop, cancel, state.start(start), wake)
 
     def on_push(state: Sampling, push: Push) -> tuple[Sampling, Decision]:
-        worker, clock, version, time, took, samples, keeps = push
-        place = state.place_of[worker]
+        place = state.place_of[push[0]]
         del state.at_work[place]
         # What the policy takes for a clock says whose task it was.
-        told = new(Push, (place, (worker, clock), version, time, took, samples, keeps))
-        return answer(state, rule.on_push(state.inner, told))
+        return answer(state, rule.on_push(state.inner, new(Push, (place, push[:2], *push[2:]))))
 
     def on_leave(state: Sampling, worker: int, time: float) -> tuple[Sampling, Decision]:
         del state.present[bisect_left(state.present, worker)]
