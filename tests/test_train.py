@@ -52,6 +52,18 @@ def test_stopping_rules(problem):
 
 
 @pytest.mark.parametrize("engine", ["simulate", "threads"])
+def test_divergence_warns_with_the_update_from_which_the_loss_is_not_finite():
+    problem = dml.problems.linear_regression(num_samples=64, num_features=3)
+    given = problem, dml.Cluster.uniform(2), dml.bsp()
+    told = r"bsp\(\), seed 0: training diverged, the loss is (inf|nan) at"
+    with pytest.warns(UserWarning, match=told) as caught:
+        history = dml.train(*given, optax.sgd(100.0), updates=60, eval_every=1).history
+    first = history.loc[~np.isfinite(history["loss"]), "update"].iloc[0]
+    assert f"at update {first} and" in str(caught[0].message)
+    assert first > 1  # it was finite before
+    dml.train(*given, optax.sgd(0.01), updates=60)  # warnings are errors
+
+
 def test_a_policy_that_applies_nothing_is_told(problem, engine):
     def ignore(state, push):
         return state, Decision(drop=[(push.worker, push.clock)], start=[Start(push.worker)])

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import optax
 import pandas as pd
 
@@ -153,7 +154,8 @@ def train(
             is saved.
 
     Returns:
-        The run: trace, history and final parameters.
+        The run: trace, history and final parameters. A warning says if no update was made, or if training
+        diverged.
 
     Raises:
         ValueError: an argument is wrong; the message names it.
@@ -176,7 +178,9 @@ def train(
     how = {"batch_size": batch_size, "load": load, "transport": transport, "compensation": compensation}
     how |= {"local": local, "aggregate": aggregate, "seed": seed, "eval_params": eval_params}
     spec = run_spec(problem, policy, cluster, **stop, **how)
-    return run(problem, spec, optimizer, resolve(engine), looks, checkpoint)
+    ran = run(problem, spec, optimizer, resolve(engine), looks, checkpoint)
+    _warn_of_divergence(ran)
+    return ran
 
 
 def run_spec(
@@ -285,6 +289,20 @@ def _warn_of_no_update(trace: Trace) -> None:
         f"{advice} more seconds",
         stacklevel=2,
     )
+
+
+def _warn_of_divergence(ran: Run) -> None:
+    """Warns if the loss is not finite from some evaluation to the end."""
+    finite = np.isfinite(ran.history["loss"].to_numpy(float))
+    if len(finite) and not finite[-1]:
+        first = int(finite.nonzero()[0].max(initial=-1)) + 1
+        since, loss = ran.history[["update", "loss"]].iloc[first]
+        known = ran.trace.metadata
+        warnings.warn(
+            f"{known['policy']}, seed {known['seed']}: training diverged, the loss is {loss:g} at update "
+            f"{since:g} and not finite from there on; try a smaller learning rate",
+            stacklevel=3,
+        )
 
 
 def replay(

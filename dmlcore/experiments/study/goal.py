@@ -18,12 +18,12 @@ import pandas as pd
 
 from dmlcore import checks
 from dmlcore.cluster import Cluster
-from dmlcore.engines import simulate
+from dmlcore.engines.engine import resolve
 from dmlcore.engines.job import described
 from dmlcore.engines.spec import RunSpec
 from dmlcore.experiments.comparison import check_factory, compare
 from dmlcore.experiments.histories import check_eval_params, check_until
-from dmlcore.experiments.runs import run_spec, train
+from dmlcore.experiments.runs import run_spec, timeline
 from dmlcore.methods.policies import bsp
 from dmlcore.problems.problem import Problem
 from dmlcore.trace import Trace
@@ -106,10 +106,10 @@ class Goal:
     def timeline(self, method: Method, *, seed: int = 0, **stop: Any) -> Trace:
         """Returns the trace of a method until `updates` or `seconds`."""
         options: Any = {"batch_size": self.batch_size, "seed": seed, **stop}
-        if method.policy.on_observation is not None:  # its decisions depend on the training
-            return train(self.problem, self.cluster, method, None, eval_every=2**20, **options).trace
-        options["parameter_bytes"] = self.problem.parameter_bytes
-        return simulate(method, self.cluster, tensor_shapes=self.problem.tensor_shapes, **options)
+        spec = run_spec(self.problem, method, self.cluster, **options)
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", UNTRAINED)
+            return timeline(self.problem, spec, method.optimizer, resolve("simulate"))
 
     def key(self, methods: Mapping[str, Method], about: Any) -> str:
         """Returns a text that tells this question, asked of these methods, from others, on every machine.

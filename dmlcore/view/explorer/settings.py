@@ -191,7 +191,8 @@ class Settings:
         optimizer = optax.identity() if problem.additive else optax.sgd(self.learning_rate)
         options: Any = {"seconds": self.seconds, "seed": self.seed, "batch_size": BATCH}
         with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", message=".*no update within")  # the explorer shows the count
+            shown = ".*(no update within|training diverged)"
+            warnings.filterwarnings("ignore", message=shown)
             return train(problem, self.cluster(), self.method(), optimizer, **options)
 
 
