@@ -20,6 +20,7 @@ import dmlcore as dml
 from dmlcore.cluster.faults import Crash, ServerCrash
 from dmlcore.engines.real import Serving
 from dmlcore.training.batches import BATCHES, INIT, run_key, task_indices
+from dmlcore.training.checkpoints import Checkpoints
 from dmlcore.training.fragments import of_fragments, within
 from dmlcore.training.replay import Replay
 
@@ -325,7 +326,8 @@ def two_shards():
 
 
 # By default each rate and each engine: a run of 900 updates, at the low rate, is on the virtual clock.
-EPOCHS = [(0.01, "simulate"), (0.5, "threads"), (0.01, "threads"), (0.5, "simulate")]
+EPOCHS = [(0.01, "simulate"), (0.5, "threads")]
+EPOCHS += [(0.01, "threads"), (0.5, "simulate"), (0.5, "devices"), (0.5, "ray")]
 
 
 @pytest.mark.parametrize(
@@ -529,17 +531,31 @@ def test_shards():
 
 
 @pytest.mark.parametrize("kind", REMEMBER)
-def test_a_run_goes_on_from_its_checkpoint(kind, tmp_path):
-    """With what workers remember; and not with other local steps."""
+def test_a_run_goes_on_from_its_checkpoint(kind, tmp_path, monkeypatch):
+    """To the same bits from the middle of the run, with what workers remember; not with other local steps."""
     local, outer = KINDS[kind]
-    options = {"eval_every": 5, "checkpoint": tmp_path / "run"}
     given = PLANE, EXPONENTIAL, policy_of(kind), outer
-    run = dml.train(*given, updates=20, local=local, **options)
-    again = dml.train(*given, updates=20, local=local, **options)
-    assert same_bits(run.params, again.params)
+    options = {"updates": 20, "eval_every": 5}
+    whole = dml.train(*given, local=local, **options)
+    options["checkpoint"] = tmp_path / "run"
+    save, saved = Checkpoints.save, []
+
+    def cut(checkpoints, update, *rest):
+        save(checkpoints, update, *rest)
+        saved.append(update)
+        if len(saved) == 2:
+            raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Checkpoints, "due", lambda checkpoints: True)
+        patch.setattr(Checkpoints, "save", cut)
+        with pytest.raises(KeyboardInterrupt):
+            dml.train(*given, local=local, **options)
+    assert saved == [5, 10]
+    assert same_bits(dml.train(*given, local=local, **options).params, whole.params)
     for other in (local._replace(optimizer=optax.adamw(1e-3)), dml.local_steps(8, local.optimizer, prox=0.1)):
         with pytest.raises(ValueError, match="checkpoint"):
-            dml.train(*given, updates=20, local=other, **options)
+            dml.train(*given, local=other, **options)
 
 
 def train(policy=None, cluster=EXPONENTIAL, problem=PLANE, optimizer=None, **options):
@@ -588,6 +604,9 @@ WRONG = {
     "problem: expected one that is sharded, got Problem(plane": lambda: PLANE.shard_sizes,
     "aggregate: expected mean() (with control_variates or dynamic the server": lambda: train(
         local=KINDS["SCAFFOLD"][0], aggregate="median()"
+    ),
+    "aggregate: expected one that sums pushes by their weights (with normalised=True": lambda: train(
+        local=dml.local_steps(2, optax.sgd(1.0), normalised=True), aggregate="trimmed_mean(0.25)"
     ),
     "local: expected a LocalSteps, such as dml.local_steps(8, optax.sgd(0.1)), got 8": lambda: train(local=8),
     "steps: expected at most 524287 (of 4096 samples), got 1048576": lambda: train(

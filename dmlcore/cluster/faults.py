@@ -339,7 +339,8 @@ def check_faults(faults: Sequence[Any], num_workers: int) -> tuple[Fault, ...]:
     }
     for fault in faults:
         if not isinstance(fault, Fault):
-            checks.fail("faults", fault, "a Crash, Hang, LostPush, DoubledPush or ServerCrash")
+            hint = "with_faults(*faults)" if isinstance(fault, list | tuple) else ""
+            checks.fail("faults", fault, "a Crash, Hang, LostPush, DoubledPush or ServerCrash", hint)
         for part in fields(fault):
             name, value = f"{type(fault).__name__}.{part.name}", getattr(fault, part.name)
             if part.name == "worker":

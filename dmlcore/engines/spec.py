@@ -16,7 +16,7 @@ from dmlcore.cluster.faults import Faults
 from dmlcore.engines.service import FairService, Service
 from dmlcore.methods.aggregate import resolve as resolve_aggregate
 from dmlcore.methods.loads import resolve as resolve_load
-from dmlcore.methods.local import check_controlled, check_streamed
+from dmlcore.methods.local import check_aggregated, check_controlled, check_streamed
 from dmlcore.methods.transport import resolve as resolve_transport
 from dmlcore.provenance import versions
 from dmlcore.types import Aggregate, Codec, Load, LocalSteps, Method, Policy, Shape, Transport
@@ -169,8 +169,10 @@ class RunSpec:
             checks.fail("compensation", compensation, expected)
         if compensation and local is not None:
             checks.fail("compensation", compensation, "0 (what local steps push is not a gradient)")
+        if local is not None:
+            check_aggregated(local, aggregate)
         if local is not None and local.controlled:
-            check_controlled(aggregate, transport, cluster.faults.events)
+            check_controlled(transport, cluster.faults.events)
         server, numbers = cluster.server, sum(map(math.prod, shapes))
         if local is not None and local.streams:
             check_streamed(local, policy, transport, cluster.faults, numbers)

@@ -29,7 +29,7 @@ from dmlcore.experiments.histories import (
     trained,
 )
 from dmlcore.methods.aggregate import resolve as resolve_aggregate
-from dmlcore.methods.local import check_controlled, check_counted
+from dmlcore.methods.local import check_aggregated, check_counted
 from dmlcore.problems.problem import Problem
 from dmlcore.trace import Trace
 from dmlcore.training.aggregation import check_aggregate
@@ -410,8 +410,8 @@ def replay_lanes(
         own = {id(trace): _aggregated(trace, rule) for trace in traces}  # lanes still share traces
         traces = [own[id(trace)] for trace in traces]
         check_aggregate(rule, problem.shapes)
-        if local is not None and local.controlled:
-            check_controlled(rule)
+        if local is not None:
+            check_aggregated(local, rule)
         driver = functools.partial(driver, aggregate=rule)
     if local is not None:
         for trace in traces:

@@ -56,7 +56,9 @@ def local_steps(
 
     With `normalised` workers that take more steps count no more for it (FedNova): of pushes with weights w_k,
     which say how much each worker's data count, and numbers of steps tau_k, push k gets the weight
-    w_k tau / tau_k in its update. Here tau is the mean of the tau_k by the w_k.
+    w_k tau / tau_k in its update. Here tau is the mean of the tau_k by the w_k. So an update of a single push
+    stays as it is, as under `asp`. The weights do not sum to 1: an optimizer that does not depend on the
+    scale of gradients makes a larger or a smaller step (see `train`).
 
     With `fragments` the parameters are divided, and one fragment after the other is synchronised (Streaming
     DiLoCo). A worker keeps its own parameters x and goes on from them. Task c pushes w_0 - x_H of fragment
@@ -88,7 +90,8 @@ def local_steps(
         dynamic: whether the proximal term, `prox` > 0, is FedDyn's. The aggregate is then `mean`; not with
             control variates, `normalised`, fragments or mixing.
         normalised: whether pushes are normalised by their numbers of steps, which are then to be steps of
-            SGD without momentum and `prox`. No task may keep a cached copy.
+            SGD without momentum and `prox`. No task may keep a cached copy, and the aggregate is one that
+            sums pushes by their weights.
         fragments: the paper's P, >= 1 and at most the number of parameters: contiguous parts of the
             flattened parameters, as equal as can be. Default: 1, all parameters are synchronised at once.
         mixing: the paper's alpha, in [0, 1): the worker's share in what it merges. Default: 0, what has come
@@ -149,11 +152,18 @@ def check_counted(name: str, optimizer: Any, like: Any) -> None:
         checks.fail(name, optimizer, "one without momentum or other moments (as normalised=True)")
 
 
-def check_controlled(aggregate: Any, transport: Any = None, faults: Sequence[Any] = ()) -> None:
-    """Raises ValueError if the server could not keep the mean of what workers remember."""
-    if not aggregate.plain:
+def check_aggregated(local: LocalSteps, aggregate: Any) -> None:
+    """Raises ValueError if an aggregate does not combine pushes as local steps need it."""
+    if local.controlled and not aggregate.plain:
         checks.fail("aggregate", aggregate, f"mean(){MEAN}")
-    if transport is not None and transport.push:
+    if local.normalised and aggregate.reduce is not None:
+        expected = "one that sums pushes by their weights (with normalised=True, which changes these)"
+        checks.fail("aggregate", aggregate, expected)
+
+
+def check_controlled(transport: Transport, faults: Sequence[Any]) -> None:
+    """Raises ValueError if the server could not keep the mean of what workers remember."""
+    if transport.push:
         checks.fail("transport", transport, f"one that sends pushes exactly{MEAN}")
     for each in faults:
         if isinstance(each, ServerCrash) or (isinstance(each, Crash) and not each.keeps_memory):

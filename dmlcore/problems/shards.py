@@ -225,7 +225,8 @@ def labels_of(data: Any, labels: Any) -> np.ndarray:
     if isinstance(labels, str):
         columns = sorted(data) if isinstance(data, dict) else []
         if labels not in columns:
-            expected = f"the name of a column of the data ({columns}), or {total} labels"
+            column = f"the name of a column of the data ({', '.join(columns)}), or " if columns else ""
+            expected = f"{column}{total} labels"
             checks.fail("labels", labels, expected, checks.nearest(labels, columns))
         found = data[labels]
     found = np.asarray(found)

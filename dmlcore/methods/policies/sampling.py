@@ -36,15 +36,16 @@ class Sampling:
             return
         for place in places:
             self.worker_at.pop(place, None)
-        busy = {*self.worker_at.values()}
-        among = [worker for worker in self.present if worker not in busy] if busy else self.present
-        if len(places) < len(among):
+        among, busy = self.present, {*self.worker_at.values()}
+        if len(places) < len(among) - len(busy):
             odds = None if self.odds is None else self.odds[among] / self.odds[among].sum()
             random, self.draws = np.random.default_rng((self.seed, self.draws)), self.draws + 1
-            drawn = random.choice(len(among), len(places), replace=False, p=odds, shuffle=False)
-            drawn.sort()
+            # As many more as have a place, in a random order, so that enough are left without those.
+            count = len(places) + len(busy)
+            drawn = random.choice(len(among), count, replace=False, p=odds, shuffle=bool(busy))
             among = [among[number] for number in drawn.tolist()]
-        self.worker_at.update(zip(places, among, strict=False))
+        free = sorted([worker for worker in among if worker not in busy][: len(places)])
+        self.worker_at.update(zip(places, free, strict=False))
         self.place_of = {worker: place for place, worker in self.worker_at.items()}
 
     def start(self, tasks: Sequence[Start]) -> list[Start]:
@@ -76,9 +77,9 @@ def sampled(m: int, policy: Policy | None = None, weights: float | Sequence[floa
     workers together, each round so has a new sample; `sampled(m, fedbuff(k))` is FedBuff with concurrency m.
     If a worker leaves, one that is idle takes over at once; the policy hears of it only if none is.
 
-    Guarantees: as long as all workers are present, `sampled(num_workers, policy)` is `policy`. Samples follow
-    from the run's seed. With equal weights a round of a policy that starts all workers together takes O(m)
-    time, however many workers there are.
+    Guarantees: as long as all workers are present, `sampled(num_workers, policy)` is `policy`, but for
+    pipelines and fragments, which it does not support. Samples follow from the run's seed. With equal weights
+    a decision that starts workers takes O(m) time, however many workers there are.
 
     Args:
         m: the number of workers that take part at a time, from 1 to the number of workers.
