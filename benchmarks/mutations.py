@@ -82,6 +82,9 @@ ringmaster-threshold methods/policies/each.py test_policies_of_today.py
 schedule-late methods/policies/rounds.py test_adaptive.py
 - rows[bisect_right(starts, time) - 1]
 + rows[max(bisect_right(starts, time) - 2, 0)]
+sampled-at-work methods/policies/sampling.py test_sampling.py
+- worker for worker in among if worker not in busy
++ worker for worker in among
 # the server and engines
 stale-read engines/server.py test_metrics.py test_trace.py
 - version, serial, told = self.num_updates, self._serial, NOTHING_TOLD
@@ -143,6 +146,9 @@ terngrad-chance methods/codecs.py test_quantisers.py
 top-k-magnitude methods/codecs.py test_quantisers.py
 - top_k(jnp.abs(flat), _count
 + top_k(flat, _count
+power-first-factor methods/codecs.py test_codec_memories.py
+- found = matrix.T @ left
++ found = matrix.T @ (left / 2)
 # local steps and aggregates
 local-sign training/local_steps.py test_local_steps.py
 - jnp.subtract, start, reached
@@ -171,6 +177,18 @@ upper-median methods/aggregate/places.py test_aggregate.py
 clips-up methods/aggregate/places.py test_aggregate.py
 - jnp.where(norm > c, c / norm, 1)
 + jnp.where(norm > 0, c / norm, 1)
+control-sign training/local_steps.py test_local_steps.py
+- gradient = jax.tree.map(jnp.add, gradient, correction)
++ gradient = jax.tree.map(jnp.subtract, gradient, correction)
+dynamic-mean training/local_steps.py test_local_steps.py
+- g + (mean + more)
++ g + mean
+normalised-mean engines/spec.py test_local_steps.py
+- weight * (mean / tau)
++ weight / tau
+memory-restored training/replay.py test_local_steps.py
+- self._state = jax.tree.map(jnp.array, state)
++ self._state = jax.tree.map(jnp.array, state)._replace(local=self._state.local)
 # training and problems
 mean-of-padding training/contribution.py test_exactness.py test_rounding.py
 - 1 / jnp.asarray(batch_size, real)

@@ -124,8 +124,8 @@ WRONG = {
     "labels_each: expected a whole number from 3 to 10 (10 labels, 4 workers), got 11": lambda: (
         DIGITS.sharded(dml.shards.by_label(4, 11))
     ),
-    "labels: expected the name of a column of the data (inputs, labels), or 1437": lambda: (
-        DIGITS.sharded(dml.shards.dirichlet(4, 1, labels="label"))
+    "labels: expected the name of a column of the data (inputs, labels), or 1437": lambda: DIGITS.sharded(
+        dml.shards.dirichlet(4, 1, labels="label")
     ),
     "labels: expected whole numbers or words of shape (1437,), got values of type int64": lambda: (
         DIGITS.sharded(dml.shards.dirichlet(4, 1, labels=[0, 1, 2]))
