@@ -17,7 +17,7 @@ from dmlcore.experiments.study import judging, search
 from dmlcore.experiments.study.goal import Goal
 from dmlcore.reproduce import arithmetic, claims, command, lab
 from dmlcore.reproduce import paper as declaring
-from dmlcore.reproduce.paper import TUNING_SEEDS, TunedParameters, declare, ours
+from dmlcore.reproduce.paper import TUNING_SEEDS, TunedParameters, declare
 from dmlcore.reproduce.papers import PAPERS
 from dmlcore.reproduce.parsing import Parser
 from dmlcore.trace.metrics import decide
@@ -205,24 +205,24 @@ def test_a_quick_run_takes_published_settings_and_outcomes(tmp_path, monkeypatch
     assert "undecided" in paper.conclude({"swift-1": [0.5] * 2}, few, data="toys").to_html()
 
 
-TITLE = 'title = "Example"\nreference = "Nobody 2026"\nregime = "toys"\n'
-CLAIM = '[claims.E1]\nstatement = "It is\\n fast"\nmetric = "speed on $hills"\n'
+TITLE = 'title = "Example"\nreference = "Nobody 2026"\nnotebook = "e.ipynb"\n'
+SHARED = '[shared]\nregime = "toys"\nsource = "ours"\ndata = "none"\n'
+CLAIM = '[claims.E1]\nexpected = [1, inf]\nstatement = "It is\\n fast"\nmetric = "speed on $hills"\n'
 PHRASES = "[phrases]\nhills = 'all hills'\n"
 
 
 def declared(folder, texts):
     (folder / "example.toml").write_text(texts)
-    return declare(
-        str(folder / "example.py"), {"E1": ours(expected=(1, None), data="none")}, notebook="e.ipynb"
-    )
+    return declare({"__file__": str(folder / "example.py"), "LARGE": (1, 2), "little": ()})
 
 
 def test_the_texts_of_a_paper_stand_beside_its_module(tmp_path):
-    paper = declared(tmp_path, TITLE + PHRASES + CLAIM)
+    paper = declared(tmp_path, TITLE + SHARED + PHRASES + CLAIM + "parts = 'LARGE'")
     assert (paper.key, paper.title, paper.findings, paper.summary) == ("example", "Example", {}, None)
     (claim,) = paper.claims
     assert (claim.paper, claim.statement, claim.metric) == ("example", "It is fast", "speed on all hills")
     assert (claim.regime, claim.source, claim.expected) == ("toys", "ours", (1, None))
+    assert claim.parts == ("1", "2")
 
 
 COMPARED = TITLE + PHRASES + CLAIM + "[[comparisons]]\npaper = 'Figure 1'\nours = 'a.png'\n"
@@ -231,14 +231,20 @@ COMPARED = TITLE + PHRASES + CLAIM + "[[comparisons]]\npaper = 'Figure 1'\nours 
 @pytest.mark.parametrize(
     ("texts", "told"),
     [
+        (TITLE + PHRASES + CLAIM, "example.toml: claims.E1.source: Field required"),
         (
-            TITLE,
-            "example.toml: expected texts of the claims in example.py, and of these only, got ['E1']",
+            TITLE + SHARED + PHRASES + CLAIM + "parts = 'LARG'",
+            "name in example.toml: expected one of 'LARGE'",
         ),
-        (TITLE + PHRASES + CLAIM + CLAIM.replace("E1", "E2"), "got ['E2']"),
         (TITLE + CLAIM, "example.toml: claims.E1.metric: Value error, text: expected $ only before"),
-        (TITLE + PHRASES + CLAIM + "sourse = 'ours'", "claims.E1.sourse: Extra inputs are not permitted"),
-        (TITLE + "[claims.E1]\nstatement = 'It is fast'", "claims.E1.metric: Field required"),
+        (
+            TITLE + SHARED + PHRASES + CLAIM + "sourse = 'ours'",
+            "claims.E1.sourse: Extra inputs are not permitted",
+        ),
+        (
+            TITLE + SHARED + "[claims.E1]\nexpected = [0, 0]\nstatement = 'It is fast'",
+            "claims.E1.metric: Field required",
+        ),
         (TITLE + "title", "example.toml: Expected '=' after a key"),
         (COMPARED + "verdict = 'differs'", "because: expected a reason (for the verdict 'differs'), got ''"),
         (

@@ -6,17 +6,16 @@ import json
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 from pydantic_core import PydanticCustomError
 
 from dmlcore import checks, files
 from dmlcore.reproduce import claims, kept
 from dmlcore.reproduce.claims.ledger import hashed
-from dmlcore.reproduce.claims.model import Claim
+from dmlcore.reproduce.claims.model import Claim, first_fault
 from dmlcore.reproduce.texts import Card, Comparison, Summary, read
 
 if TYPE_CHECKING:
@@ -259,41 +258,31 @@ def _shown(text: str) -> Markdown:
     return Markdown(text)
 
 
-# They make the fields of a claim for `declare`, with its source; `claims.Claim` explains the sources.
-abstract, ours = partial(dict[str, Any], source="abstract"), partial(dict[str, Any], source="ours")
-theory, conformance = partial(dict[str, Any], source="theory"), partial(dict[str, Any], source="conformance")
-
-
-def declare(
-    module: str,
-    table: Mapping[str, dict[str, Any]],
-    shared: Mapping[str, Any] | None = None,
-    *,
-    notebook: str,
-    parameters: type[Parameters] = Parameters,
-    data: Mapping[str, tuple[str, ...]] | None = None,
-    quick_seconds: float = 60,
-) -> Paper:
-    """Returns the paper that a module declares, whose texts are in the TOML file beside it.
+def declare(module: Mapping[str, Any], parameters: type[Parameters] = Parameters) -> Paper:
+    """Returns the paper that a module declares, with the claims and the texts of the TOML file beside it.
 
     Args:
-        module: `__file__` of the module; its name is the key of the paper.
-        table: id of the claim -> its fields without texts, as `abstract` and `ours` return them. The file has
-            the texts of each of these claims, and of no others.
-        shared: fields that most claims share. Default: None, there are none.
-        notebook, parameters, data, quick_seconds: as for `Paper`.
+        module: `globals()` of the module; its file's name is the key of the paper. A string in place of the
+            parts of a claim, or of an end of its expected range, is the name of a constant of the module.
+        parameters: the model of the notebook's parameters.
 
     Raises:
-        ValueError: the file is not valid, a claim has no texts, texts have no claim, or a field is missing,
-            unknown or not valid.
+        ValueError: the file is not valid; the message names the first fault.
     """
-    path = Path(module).with_suffix(".toml")
-    texts, key = read(path), path.stem
-    if apart := sorted({*table} ^ {*texts.claims}):
-        checks.fail(f"claims of {path.name}", apart, f"texts of the claims in {key}.py, and of these only")
-    common = {"paper": key, "regime": texts.regime, **(shared or {})}
-    worded = {name: texts.claims[name].model_dump(exclude_unset=True) for name in table}
-    claims = [Claim.model_validate({"id": name} | common | worded[name] | own) for name, own in table.items()]
-    told: dict[str, Any] = {name: value for name, value in texts if name not in ("claims", "regime")}
-    told |= {"parameters": parameters, "data": data or {}, "quick_seconds": quick_seconds}
-    return Paper(key=key, notebook=notebook, claims=tuple(claims), **told)
+    path = Path(module["__file__"]).with_suffix(".toml")
+    texts, claims = read(path), []
+    constants = {name: value for name, value in module.items() if name.isupper()}
+
+    def value(given: Any) -> Any:
+        return checks.choice(f"name in {path.name}", given, constants) if isinstance(given, str) else given
+
+    for name, own in texts.claims.items():
+        fields = {"id": name, "paper": path.stem, "parts": [""], **texts.shared, **own}
+        fields["parts"] = tuple(map(str, value(fields["parts"])))
+        fields["expected"] = tuple(map(value, fields.get("expected", ())))
+        try:
+            claims.append(Claim.model_validate(fields))
+        except ValidationError as error:
+            raise ValueError(f"{path}: {first_fault(error, 'claims', name)}") from None
+    told: dict[str, Any] = {name: each for name, each in texts if name not in ("claims", "shared")}
+    return Paper(key=path.stem, parameters=parameters, claims=tuple(claims), **told)

@@ -1,11 +1,11 @@
-"""The texts of a paper, for readers: a TOML file beside the module that declares its claims."""
+"""The claims and the texts of a paper: a TOML file beside the module that declares it."""
 
 from __future__ import annotations
 
 import tomllib
 from pathlib import Path
 from string import Template
-from typing import Annotated, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, Field, TypeAdapter, ValidationError, ValidationInfo, model_validator
 
@@ -14,8 +14,10 @@ from dmlcore.reproduce.claims.model import Strict, first_fault
 from dmlcore.reproduce.markdown import table
 
 
-def _written(text: str, info: ValidationInfo) -> str:
-    """Returns a text on one line, with the phrases of its file in place of their names."""
+def _written(text: Any, info: ValidationInfo) -> Any:
+    """Returns a text on one line, with the phrases of its file in place of their names; else the value."""
+    if not isinstance(text, str):
+        return text
     phrases = info.context or {}
     try:
         return " ".join(Template(text).substitute(phrases).split())
@@ -26,6 +28,7 @@ def _written(text: str, info: ValidationInfo) -> str:
 
 
 Text = Annotated[str, Field(min_length=1), AfterValidator(_written)]
+Fields = dict[str, Annotated[Any, AfterValidator(_written)]]
 
 
 class Answer(Strict):
@@ -91,26 +94,18 @@ class Card(Strict):
     advice: Text  # a sentence
 
 
-class Wording(Strict):
-    """The texts of a claim; `claims.Claim` explains them."""
-
-    statement: Text
-    metric: Text
-    regime: Text = ""  # default: that of the file
-    quote: Text = ""
-    picture: Text = ""
-    finding: Text = ""  # written after the run
-
-
 class Texts(Strict):
     """The contents of a paper's file; in its texts `$name` stands for an entry of the table `phrases`."""
 
     title: Text
     reference: Text  # authors, venue, year
-    regime: Text = ""  # of the claims that name no other
+    notebook: Text  # file name in notebooks/
+    quick_seconds: float = 60  # as for `Paper`
+    data: dict[str, tuple[str, ...]] = Field({})  # as for `Paper`
     card: Card | None = None
     summary: Summary | None = None
-    claims: dict[str, Wording] = Field({})  # by id
+    claims: dict[str, Fields] = Field({})  # by id, of `claims.Claim`, which checks them
+    shared: Fields = Field({})  # of the claims that have no others
     figures: dict[str, Text] = Field({})  # as for `Paper`
     full_figures: dict[str, Text] = Field({})
     comparisons: tuple[Comparison, ...] = ()

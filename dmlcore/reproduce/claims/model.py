@@ -28,7 +28,8 @@ Number = Annotated[
     BeforeValidator(lambda value: math.inf if value == "inf" else value),
     PlainSerializer(lambda value: "inf" if value == math.inf else value, when_used="json"),
 ]
-Range = tuple[Number | None, Number | None]
+Bound = Annotated[Number | None, BeforeValidator(lambda end: None if end in (math.inf, -math.inf) else end)]
+Range = tuple[Bound, Bound]
 Text = Annotated[str, Field(min_length=1)]
 
 
@@ -41,10 +42,10 @@ class Strict(BaseModel):
 TEXTS = "parts", "finding", "quote", "picture"  # fields of a claim that its result does not repeat
 
 
-def first_fault(error: ValidationError) -> str:
-    """Returns where the first fault of a file is, and which."""
+def first_fault(error: ValidationError, *within: str) -> str:
+    """Returns where the first fault of a file, or of what is `within` it, is, and which."""
     first = error.errors()[0]
-    return f"{'.'.join(map(str, first['loc'])) or 'the file'}: {first['msg']}"
+    return f"{'.'.join(map(str, (*within, *first['loc']))) or 'the file'}: {first['msg']}"
 
 
 class _Stated(Strict):

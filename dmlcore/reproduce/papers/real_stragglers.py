@@ -17,7 +17,7 @@ from pydantic import Field, ValidationInfo, field_validator
 from pydantic_core import PydanticCustomError
 
 from dmlcore import units
-from dmlcore.reproduce.paper import TunedParameters, conformance, declare, ours
+from dmlcore.reproduce.paper import TunedParameters, declare
 from dmlcore.reproduce.parsing import columns_of
 
 RATES = (25, 100, 400)  # Gb/s of a link
@@ -29,9 +29,8 @@ ROUNDS = tuple(
 )
 
 
-def linked(*jobs: str) -> tuple[str, ...]:
-    """Returns the names of some jobs with links of each rate."""
-    return tuple(f"{job}, {rate} Gb/s" for job in jobs for rate in RATES)
+ON_AR, ON_SE = (tuple(f"{job}, {rate} Gb/s" for rate in RATES) for job in JOBS)
+ON_LINKS = ON_AR + ON_SE
 
 
 class RealStragglersParameters(TunedParameters):
@@ -92,33 +91,4 @@ class RealStragglersParameters(TunedParameters):
         return value
 
 
-CLAIMS = {
-    "R1": conformance(
-        expected=(-0.005, 0.005),
-        always=True,
-        unit="",
-        parts=tuple(f"{job}, {what}" for job in JOBS for what in (SLOWDOWN, SLOWEST, LAST)),
-        data="straggler jobs",
-    ),
-    "R2": conformance(expected=(0.999, 1.001), always=True, parts=ROUNDS, data="straggler jobs"),
-    "R3": ours(expected=(0.97, 1.03), parts=ROUNDS, data="straggler jobs"),
-    "R4": ours(expected=(1, None), parts=linked(*JOBS)),
-    "R5": ours(expected=(1.5, None), parts=linked("AR")),
-    "R6": ours(expected=(0.95, 1.05), parts=linked("SE")),
-    "R7": ours(expected=(1.05, None), parts=linked("SE")),
-    "R8": ours(expected=(0.9, 1.1), parts=linked("AR")),
-    "R9": ours(expected=(1, None), parts=linked(*JOBS)),
-    "R10": ours(expected=(None, 1.1), parts=linked(*JOBS)),
-    "R11": ours(expected=(None, 1.1), parts=JOBS),
-    "R12": ours(expected=(None, 1), parts=linked(*JOBS)),
-}
-
-PAPER = declare(
-    __file__,
-    CLAIMS,
-    {"unit": "x", "data": "any"},
-    notebook="08_real_stragglers.ipynb",
-    parameters=RealStragglersParameters,
-    data={"full": ("straggler_jobs",)},
-    quick_seconds=15,
-)
+PAPER = declare(globals(), RealStragglersParameters)
