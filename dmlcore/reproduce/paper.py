@@ -4,19 +4,27 @@ from __future__ import annotations
 
 import json
 import shlex
+import tomllib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, Self, get_args
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    TypeAdapter,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
 from pydantic_core import PydanticCustomError
 
 from dmlcore import checks, files
 from dmlcore.reproduce import claims, kept
 from dmlcore.reproduce.claims.ledger import hashed
-from dmlcore.reproduce.claims.model import Claim, first_fault
-from dmlcore.reproduce.texts import Card, Comparison, Summary, read
+from dmlcore.reproduce.claims.model import Claim, Strict, first_fault
+from dmlcore.reproduce.texts import Card, Comparison, Fields, Summary, Text
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -79,28 +87,28 @@ class TunedParameters(Parameters):
         return super().takes_settings and not self.retune
 
 
-@dataclass(frozen=True)
-class Paper:
+class Paper(Strict):
     """A paper in the registry `PAPERS`."""
 
     key: str  # short name, on the command line and as the folder in figures/
-    title: str
-    reference: str  # authors, venue, year
-    notebook: str  # file name in notebooks/
+    title: Text
+    reference: Text  # authors, venue, year
+    notebook: Text  # file name in notebooks/
     parameters: type[Parameters] = Parameters
     claims: tuple[Claim, ...] = ()  # declared before the run
     # File name -> caption of every picture that the notebook saves; also the picture's alternative text.
-    figures: Mapping[str, str] = field(default_factory=dict)
-    full_figures: Mapping[str, str] = field(default_factory=dict)  # pictures that only full scale saves
+    figures: dict[str, Text] = Field({})
+    full_figures: dict[str, Text] = Field({})  # pictures that only full scale saves
     comparisons: tuple[Comparison, ...] = ()  # the paper's results compared with ours
     card: Card | None = None  # the paper on one card, for tables of all papers
     summary: Summary | None = None  # a short summary, written after the run
     # Scale -> names of data sets of `dmlcore.data`, downloaded and checked before the notebook runs.
-    data: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    data: dict[str, tuple[str, ...]] = Field({})
     quick_seconds: float = 60  # expected time at quick scale on two CPU cores
     published: bool = True  # whether its results go to figures/; else they stay below runs/
 
-    def __post_init__(self) -> None:
+    @model_validator(mode="after")
+    def _fits(self) -> Self:
         if not self.key.isidentifier() or self.key == FULL:
             checks.fail(
                 "key", self.key, f"a short name of letters, digits and underscores, other than {FULL}"
@@ -112,10 +120,12 @@ class Paper:
             checks.choice("picture of the card", self.card.picture, self.figures)
         for scale in self.data:
             checks.choice("scale of the data", scale, dict.fromkeys(SCALES))
+        return self
 
     def of(self, parameters: Parameters) -> Paper:
         """Returns the paper of a run: without claims if its parameters ask for another subject."""
-        return replace(self, claims=(), summary=None, comparisons=(), data={}) if parameters.subject else self
+        own = {"claims": (), "summary": None, "comparisons": (), "data": {}}
+        return self.model_copy(update=own) if parameters.subject else self
 
     def captions(self, scale: str | None) -> dict[str, str]:
         """Returns file name -> caption of every picture that the notebook saves at a scale."""
@@ -270,19 +280,27 @@ def declare(module: Mapping[str, Any], parameters: type[Parameters] = Parameters
         ValueError: the file is not valid; the message names the first fault.
     """
     path = Path(module["__file__"]).with_suffix(".toml")
-    texts, claims = read(path), []
     constants = {name: value for name, value in module.items() if name.isupper()}
 
-    def value(given: Any) -> Any:
+    def meant(given: Any) -> Any:
         return checks.choice(f"name in {path.name}", given, constants) if isinstance(given, str) else given
 
-    for name, own in texts.claims.items():
-        fields = {"id": name, "paper": path.stem, "parts": [""], **texts.shared, **own}
-        fields["parts"] = tuple(map(str, value(fields["parts"])))
-        fields["expected"] = tuple(map(value, fields.get("expected", ())))
-        try:
+    within: tuple[str, ...] = ("phrases",)  # of the file: what is checked next
+    try:
+        found = tomllib.loads(path.read_text(encoding="utf-8"))
+        phrases = TypeAdapter(dict[str, Text]).validate_python(found.pop("phrases", {}))
+        shared, claims = found.pop("shared", {}), []
+        for name, own in found.pop("claims", {}).items():
+            within = "claims", name
+            fields = {"id": name, "paper": path.stem, "parts": [""]}
+            fields |= TypeAdapter(Fields).validate_python(shared | own, context=phrases)
+            fields["parts"] = tuple(map(str, meant(fields["parts"])))
+            fields["expected"] = tuple(map(meant, fields.get("expected", ())))
             claims.append(Claim.model_validate(fields))
-        except ValidationError as error:
-            raise ValueError(f"{path}: {first_fault(error, 'claims', name)}") from None
-    told: dict[str, Any] = {name: each for name, each in texts if name not in ("claims", "shared")}
-    return Paper(key=path.stem, parameters=parameters, claims=tuple(claims), **told)
+        within = ()
+        found |= {"key": path.stem, "parameters": parameters, "claims": claims}
+        return Paper.model_validate(found, context=phrases)
+    except ValidationError as error:
+        raise ValueError(f"{path}: {first_fault(error, *within)}") from None
+    except tomllib.TOMLDecodeError as error:
+        raise ValueError(f"{path}: {error}") from None

@@ -1,16 +1,14 @@
-"""The claims and the texts of a paper: a TOML file beside the module that declares it."""
+"""The texts of a paper, and what it says on one card: parts of the TOML file that declares it."""
 
 from __future__ import annotations
 
-import tomllib
-from pathlib import Path
 from string import Template
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import AfterValidator, Field, TypeAdapter, ValidationError, ValidationInfo, model_validator
+from pydantic import AfterValidator, Field, ValidationInfo, model_validator
 
 from dmlcore import checks
-from dmlcore.reproduce.claims.model import Strict, first_fault
+from dmlcore.reproduce.claims.model import Strict
 from dmlcore.reproduce.markdown import table
 
 
@@ -28,7 +26,7 @@ def _written(text: Any, info: ValidationInfo) -> Any:
 
 
 Text = Annotated[str, Field(min_length=1), AfterValidator(_written)]
-Fields = dict[str, Annotated[Any, AfterValidator(_written)]]
+Fields = dict[str, Annotated[Any, AfterValidator(_written)]]  # of a claim, which checks them
 
 
 class Answer(Strict):
@@ -92,43 +90,3 @@ class Card(Strict):
     claimed: Text
     holds: Text
     advice: Text  # a sentence
-
-
-class Texts(Strict):
-    """The contents of a paper's file; in its texts `$name` stands for an entry of the table `phrases`."""
-
-    title: Text
-    reference: Text  # authors, venue, year
-    notebook: Text  # file name in notebooks/
-    quick_seconds: float = 60  # as for `Paper`
-    data: dict[str, tuple[str, ...]] = Field({})  # as for `Paper`
-    card: Card | None = None
-    summary: Summary | None = None
-    claims: dict[str, Fields] = Field({})  # by id, of `claims.Claim`, which checks them
-    shared: Fields = Field({})  # of the claims that have no others
-    figures: dict[str, Text] = Field({})  # as for `Paper`
-    full_figures: dict[str, Text] = Field({})
-    comparisons: tuple[Comparison, ...] = ()
-
-
-def read(path: Path) -> Texts:
-    """Reads the texts of a paper.
-
-    Args:
-        path: of the TOML file.
-
-    Returns:
-        The texts, each on one line, with phrases in place of their names.
-
-    Raises:
-        ValueError: it is no such file; the message names the first fault.
-        OSError: the file cannot be read.
-    """
-    try:
-        found = tomllib.loads(path.read_text(encoding="utf-8"))
-        phrases = TypeAdapter(dict[str, Text]).validate_python(found.pop("phrases", {}))
-        return Texts.model_validate(found, context=phrases)
-    except ValidationError as error:
-        raise ValueError(f"{path}: {first_fault(error)}") from None
-    except tomllib.TOMLDecodeError as error:
-        raise ValueError(f"{path}: {error}") from None

@@ -12,10 +12,8 @@ from pydantic import Field
 
 from dmlcore.reproduce.paper import TunedParameters, declare
 
-EVEN, UNEVEN, EPISODES = "even", "uneven speeds", "slow episodes"
-LINKS, SERVER = "slow links", "saturated server"
-REGIMES = (EVEN, UNEVEN, EPISODES, LINKS, SERVER)
-AGAIN = (EPISODES, LINKS, SERVER)  # clusters for matrix factorization, at both scales
+REGIMES = ("even", "uneven speeds", "slow episodes", "slow links", "saturated server")
+AGAIN = REGIMES[2:]  # clusters for matrix factorization, at both scales
 
 
 class CompareParameters(TunedParameters):

@@ -27,7 +27,6 @@ SETTINGS = {  # settings of the map: momentum, and the factor on the rate in the
     "momentum, rate decay": (0.9, 0.1),
 }
 MAPPED = (1, 2, 4, 10)  # ratios of the fastest to the slowest speed, on the map
-BOTH: Literal["MNIST and CIFAR-10"] = "MNIST and CIFAR-10"
 
 
 class DbsSgdParameters(TunedParameters):
@@ -35,7 +34,9 @@ class DbsSgdParameters(TunedParameters):
 
     workers: int = Field(8, ge=4, multiple_of=4)
     epochs: float = Field(1.0, gt=0)  # of MNIST and of CIFAR-10, at full scale
-    images: Literal["MNIST", "CIFAR-10", "MNIST and CIFAR-10"] = BOTH  # data sets of full scale
+    images: Literal["MNIST", "CIFAR-10", "MNIST and CIFAR-10"] = (
+        "MNIST and CIFAR-10"  # data sets of full scale
+    )
 
 
 PAPER = declare(globals(), DbsSgdParameters)

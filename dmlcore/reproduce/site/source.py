@@ -14,7 +14,12 @@ from dmlcore.reproduce.site import notebooks, reference, results
 
 API = "\n```{toctree}\n:hidden:\n\nAPI reference </api/index>\n```\n"  # which the repository has no page of
 TOUR = Paper(
-    key="tour", title="A tour", reference="", notebook="00_tour.ipynb", quick_seconds=60, published=False
+    key="tour",
+    title="A tour",
+    reference="dmlcore",
+    notebook="00_tour.ipynb",
+    quick_seconds=60,
+    published=False,
 )
 
 
