@@ -33,6 +33,10 @@ ON_AR, ON_SE = (tuple(f"{job}, {rate} Gb/s" for rate in RATES) for job in JOBS)
 ON_LINKS = ON_AR + ON_SE
 
 
+def _refused(expected: str) -> PydanticCustomError:
+    return PydanticCustomError("refused", "{expected}", {"expected": expected})
+
+
 class RealStragglersParameters(TunedParameters):
     """Parameters of notebooks/08_real_stragglers.ipynb; `job` is a log to take in place of the two jobs."""
 
@@ -54,14 +58,14 @@ class RealStragglersParameters(TunedParameters):
         """Returns the whole path, since a notebook runs in a folder of its own."""
         path = Path(value).expanduser().resolve()
         if value and not path.exists():
-            raise PydanticCustomError("missing", "a file or folder that exists")
+            raise _refused("a file or folder that exists")
         return value and str(path)
 
     @field_validator("columns", "events", "model_bytes", "link")
     @classmethod
     def _is_of_the_job(cls, value: str, info: ValidationInfo) -> str:
         if value and not info.data.get("job"):
-            raise PydanticCustomError("jobless", "no value without a job")
+            raise _refused("no value without a job")
         return value
 
     @field_validator("columns")
@@ -70,7 +74,7 @@ class RealStragglersParameters(TunedParameters):
         try:
             columns_of(value or "worker=worker")
         except ArgumentTypeError:
-            raise PydanticCustomError("columns", "ROLE=COLUMN,..., such as worker=host") from None
+            raise _refused("ROLE=COLUMN,..., such as worker=host") from None
         return value
 
     @field_validator("model_bytes", "link")
@@ -79,15 +83,14 @@ class RealStragglersParameters(TunedParameters):
         name = str(info.field_name)
         kind, like = {"model_bytes": ("size", "5.2GB"), "link": ("rate", "25Gb/s")}[name]
         if name == "link" and bool(value) != bool(info.data.get("model_bytes", value)):
-            expected = "no value without model_bytes" if value else f"a rate for model_bytes, such as {like}"
-            raise PydanticCustomError("apart", "{expected}", {"expected": expected})
+            raise _refused(
+                "no value without model_bytes" if value else f"a rate for model_bytes, such as {like}"
+            )
         try:
             if value and units.quantity(name, value, kind) and not value[-1].isalpha():
                 raise ValueError
         except ValueError:
-            raise PydanticCustomError(
-                "unit", "a {kind} with its unit, such as {like}", {"kind": kind, "like": like}
-            ) from None
+            raise _refused(f"a {kind} with its unit, such as {like}") from None
         return value
 
 
