@@ -19,7 +19,6 @@ Outcome = Literal["holds", "fails", "undecided", "not run"]  # of a claim in one
 Verdict = Literal["reproduced", "in part", "not reproduced", "undecided", "not run"]  # on a claim
 Source = Literal["abstract", "ours", "theory", "conformance"]
 
-FORMAT: Literal[3] = 3  # of claims.json
 ANY, NONE = "any", "none"  # `data` of a claim about every data set, and of one that uses no data set
 
 # JSON has no infinity: the string "inf" stands for it, and null for "not measured" or "no bound".
@@ -227,7 +226,7 @@ class Ledger(Strict):
     'e'
     """
 
-    format: Literal[3] = FORMAT
+    format: Literal[3] = 3
     paper: Text
     runs: tuple[Made, ...]
     claims: tuple[Result, ...]
