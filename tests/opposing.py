@@ -62,7 +62,7 @@ class Opposition:
         return decorate
 
     def check(self, paper: ModuleType) -> None:
-        """Asserts that the paper's page and the tests both have a setting for each of its `CLAIMS`.
+        """Asserts that the paper's page and the tests both have a setting for each of its claims.
 
         The page names them in items of a section: `- S1, S2-BSP: the setting.`
         """
@@ -71,4 +71,4 @@ class Opposition:
         lines = re.findall(r"^- ((?:[A-Z][\w-]*(?:,\s+)?)+):", section, re.MULTILINE)
         named = [name for line in lines for name in re.split(r",\s+", line)]
         assert len(named) == len({*named})
-        assert {*named} == self.tried == {*paper.CLAIMS}
+        assert {*named} == self.tried == {claim.id for claim in paper.PAPER.claims}

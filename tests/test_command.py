@@ -4,7 +4,6 @@ import os
 import re
 import subprocess
 import sys
-from dataclasses import replace
 from pathlib import Path
 
 import logs
@@ -17,7 +16,7 @@ from dmlcore.experiments.study import judging, search
 from dmlcore.experiments.study.goal import Goal
 from dmlcore.reproduce import arithmetic, claims, command, lab
 from dmlcore.reproduce import paper as declaring
-from dmlcore.reproduce.paper import TUNING_SEEDS, TunedParameters, declare, ours
+from dmlcore.reproduce.paper import TUNING_SEEDS, Paper, TunedParameters, declare
 from dmlcore.reproduce.papers import PAPERS
 from dmlcore.reproduce.parsing import Parser
 from dmlcore.trace.metrics import decide
@@ -101,7 +100,7 @@ def test_data_are_here_and_whole_before_anything_runs(root, tmp_path_factory, mo
     monkeypatch.setenv("DMLCORE_DATA", str(homes))
     monkeypatch.setattr(files, "cache", lambda: homes / "cache")
     message = trouble(homes, monkeypatch)
-    papers = {"plain": replace(tiny_papers.PAPERS["plain"], data={"full": ("mnist",)})}
+    papers = {"plain": tiny_papers.PAPERS["plain"].model_copy(update={"data": {"full": ("mnist",)}})}
     monkeypatch.setattr(command.runner, "run", lambda jobs, *_, **__: started.extend(jobs) or [])
     started: list = []
     before = sorted(root.rglob("*"))
@@ -119,7 +118,7 @@ def test_data_are_declared_by_known_names():
     with pytest.raises(
         ValueError, match="scale of the data: expected one of 'quick', 'full', got 'fulll'; try 'full'"
     ):
-        replace(tiny_papers.PAPERS["plain"], data={"fulll": ("mnist",)})
+        Paper(**{**dict(tiny_papers.PAPERS["plain"]), "data": {"fulll": ("mnist",)}})
     for paper in PAPERS.values():
         assert {name for names in paper.data.values() for name in names} <= set(datasets.SOURCES)
 
@@ -176,7 +175,7 @@ def test_what_was_measured_on_what_is_told(tmp_path, given, message):
 def test_the_last_cell_shows_statements_whole_and_keeps_the_tuning_seeds(tmp_path):
     finding, statement = "We measured so, " * 9, "The paper says so, " * 9
     claim = tiny_papers.CLAIM.model_copy(update={"finding": finding, "statement": statement})
-    paper = replace(tiny_papers.PAPERS["swift"], claims=(claim,))
+    paper = tiny_papers.PAPERS["swift"].model_copy(update={"claims": (claim,)})
     parameters = tiny_papers.Tiny(output=str(tmp_path))
     given = {"data": {"swift-1": "toys"}, "tuned_on": TUNING_SEEDS}
     shown = paper.conclude({"swift-1": [1.5, 2.5, 3.5]}, parameters, **given)
@@ -205,40 +204,46 @@ def test_a_quick_run_takes_published_settings_and_outcomes(tmp_path, monkeypatch
     assert "undecided" in paper.conclude({"swift-1": [0.5] * 2}, few, data="toys").to_html()
 
 
-TITLE = 'title = "Example"\nreference = "Nobody 2026"\nregime = "toys"\n'
-CLAIM = '[claims.E1]\nstatement = "It is\\n fast"\nmetric = "speed on $hills"\n'
+TITLE = 'title = "Example"\nreference = "Nobody 2026"\nnotebook = "e.ipynb"\n'
+SHARED = '[shared]\nregime = "toys"\nsource = "ours"\ndata = "none"\n'
+CLAIM = '[claims.E1]\nexpected = [1, inf]\nstatement = "It is\\n fast"\nmetric = "speed on $hills"\n'
 PHRASES = "[phrases]\nhills = 'all hills'\n"
 
 
 def declared(folder, texts):
     (folder / "example.toml").write_text(texts)
-    return declare(
-        str(folder / "example.py"), {"E1": ours(expected=(1, None), data="none")}, notebook="e.ipynb"
-    )
+    return declare({"__file__": str(folder / "example.py"), "LARGE": (1, 2), "little": ()})
 
 
 def test_the_texts_of_a_paper_stand_beside_its_module(tmp_path):
-    paper = declared(tmp_path, TITLE + PHRASES + CLAIM)
+    paper = declared(tmp_path, TITLE + SHARED + PHRASES + CLAIM + "parts = 'LARGE'")
     assert (paper.key, paper.title, paper.findings, paper.summary) == ("example", "Example", {}, None)
     (claim,) = paper.claims
     assert (claim.paper, claim.statement, claim.metric) == ("example", "It is fast", "speed on all hills")
     assert (claim.regime, claim.source, claim.expected) == ("toys", "ours", (1, None))
+    assert claim.parts == ("1", "2")
 
 
-COMPARED = TITLE + PHRASES + CLAIM + "[[comparisons]]\npaper = 'Figure 1'\nours = 'a.png'\n"
+COMPARED = TITLE + SHARED + PHRASES + CLAIM + "[[comparisons]]\npaper = 'Figure 1'\nours = 'a.png'\n"
 
 
 @pytest.mark.parametrize(
     ("texts", "told"),
     [
+        (TITLE + PHRASES + CLAIM, "example.toml: claims.E1.source: Field required"),
         (
-            TITLE,
-            "example.toml: expected texts of the claims in example.py, and of these only, got ['E1']",
+            TITLE + SHARED + PHRASES + CLAIM + "parts = 'LARG'",
+            "name in example.toml: expected one of 'LARGE'",
         ),
-        (TITLE + PHRASES + CLAIM + CLAIM.replace("E1", "E2"), "got ['E2']"),
         (TITLE + CLAIM, "example.toml: claims.E1.metric: Value error, text: expected $ only before"),
-        (TITLE + PHRASES + CLAIM + "sourse = 'ours'", "claims.E1.sourse: Extra inputs are not permitted"),
-        (TITLE + "[claims.E1]\nstatement = 'It is fast'", "claims.E1.metric: Field required"),
+        (
+            TITLE + SHARED + PHRASES + CLAIM + "sourse = 'ours'",
+            "claims.E1.sourse: Extra inputs are not permitted",
+        ),
+        (
+            TITLE + SHARED + "[claims.E1]\nexpected = [0, 0]\nstatement = 'It is fast'",
+            "claims.E1.metric: Field required",
+        ),
         (TITLE + "title", "example.toml: Expected '=' after a key"),
         (COMPARED + "verdict = 'differs'", "because: expected a reason (for the verdict 'differs'), got ''"),
         (

@@ -3,7 +3,6 @@
 import base64
 import re
 import shutil
-from dataclasses import replace
 from html.parser import HTMLParser
 
 import pytest
@@ -42,12 +41,13 @@ CLAIM = tiny_papers.CLAIM.model_copy(update={"finding": "It pays."})
 ANSWER = Answer(claim="It is fast", where="on hills", why="it rolls")
 SUMMARY = Summary(answers=(ANSWER,), choice="Take it downhill.")
 PAPERS = {
-    "swift": replace(
-        tiny_papers.PAPERS["swift"],
-        figures=FIGURES,
-        comparisons=(COMPARED,),
-        claims=(CLAIM,),
-        summary=SUMMARY,
+    "swift": tiny_papers.PAPERS["swift"].model_copy(
+        update={
+            "figures": FIGURES,
+            "comparisons": (COMPARED,),
+            "claims": (CLAIM,),
+            "summary": SUMMARY,
+        }
     )
 }
 
@@ -183,7 +183,7 @@ def test_a_reader_meets_answers_first_and_checks_of_our_own_work_last(folders):
     """All claims have findings; those of theory and conformance are folded."""
     output = folders.figures / "swift"
     made = [CLAIM.model_copy(update={"id": source, "source": source}) for source in GROUPS]
-    paper = replace(PAPERS["swift"], claims=tuple(reversed(made)))
+    paper = PAPERS["swift"].model_copy(update={"claims": tuple(reversed(made))})
     paper.conclude(
         {each.id: [1.5, 2.5, float(place)] for place, each in enumerate(made)},
         PARAMETERS.model_copy(update={"output": str(output)}),
@@ -203,7 +203,7 @@ def test_a_reader_meets_answers_first_and_checks_of_our_own_work_last(folders):
 def test_settings_of_all_runs_are_below_their_claim(folders):
     """Published ones, and those of a run here that measured further ones."""
     claim = CLAIM.model_copy(update={"parts": ("uphill", "downhill", "level")})
-    paper = replace(PAPERS["swift"], claims=(claim,))
+    paper = PAPERS["swift"].model_copy(update={"claims": (claim,)})
     full = PARAMETERS.model_copy(update={"output": str(folders.figures / "swift"), "scale": "full"})
     paper.conclude({"swift-1": {"uphill": [0.5, *[0.6] * 7]}}, full, data="toys")
     own = manifest.made("swift", folders)

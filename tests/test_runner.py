@@ -8,7 +8,6 @@ import signal
 import subprocess
 import sys
 import time
-from dataclasses import replace
 from pathlib import Path
 
 import matplotlib.pyplot as plt
@@ -203,7 +202,7 @@ def test_runs_of_both_scales_are_one_ledger(root, call, quick):
 
 
 def test_a_notebook_that_publishes_nothing_leaves_figures_alone(root, call, quick, monkeypatch):
-    paper = replace(tiny_papers.PAPERS["swift"], published=False)
+    paper = tiny_papers.PAPERS["swift"].model_copy(update={"published": False})
     monkeypatch.setitem(tiny_papers.PAPERS, "swift", paper)
     call("swift", "--publish")
     assert made(root) == whole("swift", "claims.json")

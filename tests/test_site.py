@@ -46,6 +46,19 @@ def bare(text):
     return re.sub(r"[\s`*\\]", "", text)
 
 
+def test_links_to_files_lead_to_pages(tmp_path):
+    for path in ("docs/faults.md", "notebooks/01_ssp.ipynb", "tests/test_ssp.py"):
+        (tmp_path / path).parent.mkdir(exist_ok=True)
+        (tmp_path / path).write_text(path)
+    text = "[faults](faults.md#crash), [S](../notebooks/01_ssp.ipynb), [tests](../tests), `[x](y)`, [y](n.md)"
+    site = "[faults](/faults.md#crash), [S](/notebooks/01_ssp.ipynb), tests, `[x](y)`, [y](n.md)"
+    assert source.linked(text, "docs/loads.md", tmp_path, tmp_path / "site") == site
+    assert not (tmp_path / "site").exists()
+    code = source.linked("[code](tests/test_ssp.py)", "README.md", tmp_path, tmp_path / "site")
+    assert code == "[code](/files/tests/test_ssp.py)"
+    assert (tmp_path / "site/files/tests/test_ssp.py").read_text() == "tests/test_ssp.py"
+
+
 def test_there_are_pages_for_everything(site, pages):
     names = {path.relative_to(site).as_posix() for path in pages}
     own = {name for name in names if not name.startswith("_modules/")}

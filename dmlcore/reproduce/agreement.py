@@ -1,9 +1,10 @@
 """How a run agrees with the published ledger: which numbers are equal, and whether any outcome changes."""
 
-import itertools
+import functools
 import math
+import operator
 from collections.abc import Iterable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from dmlcore.reproduce.claims import Ledger, outcome
 from dmlcore.reproduce.claims.ledger import declaration
@@ -88,9 +89,7 @@ def agreement(published: Ledger, here: Ledger) -> Agreement | None:
 
 def total(agreements: Iterable[Agreement]) -> Agreement:
     """Returns the sum over papers."""
-    columns: Any = zip(*agreements, strict=True)
-    *counts, changed, differences = columns
-    return Agreement(*map(sum, counts), *(tuple(itertools.chain(*each)) for each in (changed, differences)))
+    return Agreement(*(functools.reduce(operator.add, column) for column in zip(*agreements, strict=True)))
 
 
 def _shown(value: float | None) -> str:

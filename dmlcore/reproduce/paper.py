@@ -4,20 +4,27 @@ from __future__ import annotations
 
 import json
 import shlex
+import tomllib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, Self, get_args
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    TypeAdapter,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
 from pydantic_core import PydanticCustomError
 
 from dmlcore import checks, files
 from dmlcore.reproduce import claims, kept
 from dmlcore.reproduce.claims.ledger import hashed
-from dmlcore.reproduce.claims.model import Claim
-from dmlcore.reproduce.texts import Card, Comparison, Summary, read
+from dmlcore.reproduce.claims.model import Claim, Strict, first_fault
+from dmlcore.reproduce.texts import Card, Comparison, Fields, Summary, Text
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -80,28 +87,28 @@ class TunedParameters(Parameters):
         return super().takes_settings and not self.retune
 
 
-@dataclass(frozen=True)
-class Paper:
+class Paper(Strict):
     """A paper in the registry `PAPERS`."""
 
     key: str  # short name, on the command line and as the folder in figures/
-    title: str
-    reference: str  # authors, venue, year
-    notebook: str  # file name in notebooks/
+    title: Text
+    reference: Text  # authors, venue, year
+    notebook: Text  # file name in notebooks/
     parameters: type[Parameters] = Parameters
     claims: tuple[Claim, ...] = ()  # declared before the run
     # File name -> caption of every picture that the notebook saves; also the picture's alternative text.
-    figures: Mapping[str, str] = field(default_factory=dict)
-    full_figures: Mapping[str, str] = field(default_factory=dict)  # pictures that only full scale saves
+    figures: dict[str, Text] = Field({})
+    full_figures: dict[str, Text] = Field({})  # pictures that only full scale saves
     comparisons: tuple[Comparison, ...] = ()  # the paper's results compared with ours
     card: Card | None = None  # the paper on one card, for tables of all papers
     summary: Summary | None = None  # a short summary, written after the run
     # Scale -> names of data sets of `dmlcore.data`, downloaded and checked before the notebook runs.
-    data: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    data: dict[str, tuple[str, ...]] = Field({})
     quick_seconds: float = 60  # expected time at quick scale on two CPU cores
     published: bool = True  # whether its results go to figures/; else they stay below runs/
 
-    def __post_init__(self) -> None:
+    @model_validator(mode="after")
+    def _fits(self) -> Self:
         if not self.key.isidentifier() or self.key == FULL:
             checks.fail(
                 "key", self.key, f"a short name of letters, digits and underscores, other than {FULL}"
@@ -113,10 +120,12 @@ class Paper:
             checks.choice("picture of the card", self.card.picture, self.figures)
         for scale in self.data:
             checks.choice("scale of the data", scale, dict.fromkeys(SCALES))
+        return self
 
     def of(self, parameters: Parameters) -> Paper:
         """Returns the paper of a run: without claims if its parameters ask for another subject."""
-        return replace(self, claims=(), summary=None, comparisons=(), data={}) if parameters.subject else self
+        own = {"claims": (), "summary": None, "comparisons": (), "data": {}}
+        return self.model_copy(update=own) if parameters.subject else self
 
     def captions(self, scale: str | None) -> dict[str, str]:
         """Returns file name -> caption of every picture that the notebook saves at a scale."""
@@ -259,41 +268,39 @@ def _shown(text: str) -> Markdown:
     return Markdown(text)
 
 
-# They make the fields of a claim for `declare`, with its source; `claims.Claim` explains the sources.
-abstract, ours = partial(dict[str, Any], source="abstract"), partial(dict[str, Any], source="ours")
-theory, conformance = partial(dict[str, Any], source="theory"), partial(dict[str, Any], source="conformance")
-
-
-def declare(
-    module: str,
-    table: Mapping[str, dict[str, Any]],
-    shared: Mapping[str, Any] | None = None,
-    *,
-    notebook: str,
-    parameters: type[Parameters] = Parameters,
-    data: Mapping[str, tuple[str, ...]] | None = None,
-    quick_seconds: float = 60,
-) -> Paper:
-    """Returns the paper that a module declares, whose texts are in the TOML file beside it.
+def declare(module: Mapping[str, Any], parameters: type[Parameters] = Parameters) -> Paper:
+    """Returns the paper that a module declares, with the claims and the texts of the TOML file beside it.
 
     Args:
-        module: `__file__` of the module; its name is the key of the paper.
-        table: id of the claim -> its fields without texts, as `abstract` and `ours` return them. The file has
-            the texts of each of these claims, and of no others.
-        shared: fields that most claims share. Default: None, there are none.
-        notebook, parameters, data, quick_seconds: as for `Paper`.
+        module: `globals()` of the module; its file's name is the key of the paper. A string in place of the
+            parts of a claim, or of an end of its expected range, is the name of a constant of the module.
+        parameters: the model of the notebook's parameters.
 
     Raises:
-        ValueError: the file is not valid, a claim has no texts, texts have no claim, or a field is missing,
-            unknown or not valid.
+        ValueError: the file is not valid; the message names the first fault.
     """
-    path = Path(module).with_suffix(".toml")
-    texts, key = read(path), path.stem
-    if apart := sorted({*table} ^ {*texts.claims}):
-        checks.fail(f"claims of {path.name}", apart, f"texts of the claims in {key}.py, and of these only")
-    common = {"paper": key, "regime": texts.regime, **(shared or {})}
-    worded = {name: texts.claims[name].model_dump(exclude_unset=True) for name in table}
-    claims = [Claim.model_validate({"id": name} | common | worded[name] | own) for name, own in table.items()]
-    told: dict[str, Any] = {name: value for name, value in texts if name not in ("claims", "regime")}
-    told |= {"parameters": parameters, "data": data or {}, "quick_seconds": quick_seconds}
-    return Paper(key=key, notebook=notebook, claims=tuple(claims), **told)
+    path = Path(module["__file__"]).with_suffix(".toml")
+    constants = {name: value for name, value in module.items() if name.isupper()}
+
+    def meant(given: Any) -> Any:
+        return checks.choice(f"name in {path.name}", given, constants) if isinstance(given, str) else given
+
+    within: tuple[str, ...] = ("phrases",)  # of the file: what is checked next
+    try:
+        found = tomllib.loads(path.read_text(encoding="utf-8"))
+        phrases = TypeAdapter(dict[str, Text]).validate_python(found.pop("phrases", {}))
+        shared, claims = found.pop("shared", {}), []
+        for name, own in found.pop("claims", {}).items():
+            within = "claims", name
+            fields = {"id": name, "paper": path.stem, "parts": [""]}
+            fields |= TypeAdapter(Fields).validate_python(shared | own, context=phrases)
+            fields["parts"] = tuple(map(str, meant(fields["parts"])))
+            fields["expected"] = tuple(map(meant, fields.get("expected", ())))
+            claims.append(Claim.model_validate(fields))
+        within = ()
+        found |= {"key": path.stem, "parameters": parameters, "claims": claims}
+        return Paper.model_validate(found, context=phrases)
+    except ValidationError as error:
+        raise ValueError(f"{path}: {first_fault(error, *within)}") from None
+    except tomllib.TOMLDecodeError as error:
+        raise ValueError(f"{path}: {error}") from None

@@ -1,21 +1,21 @@
-"""The texts of a paper, for readers: a TOML file beside the module that declares its claims."""
+"""The texts of a paper, and what it says on one card: parts of the TOML file that declares it."""
 
 from __future__ import annotations
 
-import tomllib
-from pathlib import Path
 from string import Template
-from typing import Annotated, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import AfterValidator, Field, TypeAdapter, ValidationError, ValidationInfo, model_validator
+from pydantic import AfterValidator, Field, ValidationInfo, model_validator
 
 from dmlcore import checks
-from dmlcore.reproduce.claims.model import Strict, first_fault
+from dmlcore.reproduce.claims.model import Strict
 from dmlcore.reproduce.markdown import table
 
 
-def _written(text: str, info: ValidationInfo) -> str:
-    """Returns a text on one line, with the phrases of its file in place of their names."""
+def _written(text: Any, info: ValidationInfo) -> Any:
+    """Returns a text on one line, with the phrases of its file in place of their names; else the value."""
+    if not isinstance(text, str):
+        return text
     phrases = info.context or {}
     try:
         return " ".join(Template(text).substitute(phrases).split())
@@ -26,6 +26,7 @@ def _written(text: str, info: ValidationInfo) -> str:
 
 
 Text = Annotated[str, Field(min_length=1), AfterValidator(_written)]
+Fields = dict[str, Annotated[Any, AfterValidator(_written)]]  # of a claim, which checks them
 
 
 class Answer(Strict):
@@ -89,51 +90,3 @@ class Card(Strict):
     claimed: Text
     holds: Text
     advice: Text  # a sentence
-
-
-class Wording(Strict):
-    """The texts of a claim; `claims.Claim` explains them."""
-
-    statement: Text
-    metric: Text
-    regime: Text = ""  # default: that of the file
-    quote: Text = ""
-    picture: Text = ""
-    finding: Text = ""  # written after the run
-
-
-class Texts(Strict):
-    """The contents of a paper's file; in its texts `$name` stands for an entry of the table `phrases`."""
-
-    title: Text
-    reference: Text  # authors, venue, year
-    regime: Text = ""  # of the claims that name no other
-    card: Card | None = None
-    summary: Summary | None = None
-    claims: dict[str, Wording] = Field({})  # by id
-    figures: dict[str, Text] = Field({})  # as for `Paper`
-    full_figures: dict[str, Text] = Field({})
-    comparisons: tuple[Comparison, ...] = ()
-
-
-def read(path: Path) -> Texts:
-    """Reads the texts of a paper.
-
-    Args:
-        path: of the TOML file.
-
-    Returns:
-        The texts, each on one line, with phrases in place of their names.
-
-    Raises:
-        ValueError: it is no such file; the message names the first fault.
-        OSError: the file cannot be read.
-    """
-    try:
-        found = tomllib.loads(path.read_text(encoding="utf-8"))
-        phrases = TypeAdapter(dict[str, Text]).validate_python(found.pop("phrases", {}))
-        return Texts.model_validate(found, context=phrases)
-    except ValidationError as error:
-        raise ValueError(f"{path}: {first_fault(error)}") from None
-    except tomllib.TOMLDecodeError as error:
-        raise ValueError(f"{path}: {error}") from None

@@ -8,7 +8,6 @@ from collections.abc import Callable
 from typing import Any
 
 from dmlcore.calls import parsed
-from dmlcore.cluster.regime import Regime, Sizes, regime_of
 from dmlcore.engines.spec import RunSpec
 from dmlcore.methods import policies
 from dmlcore.types import Method, Policy
@@ -131,9 +130,3 @@ def ending(spec: RunSpec) -> str:
     """Returns when a run ends, in words."""
     ((name, count),) = ((name, count) for name, count in spec.stop._asdict().items() if math.isfinite(count))
     return f"{count:g} {name}"
-
-
-def regime_of_spec(spec: RunSpec) -> Regime:
-    """Returns the regime that a run will be in."""
-    sizes = Sizes(spec.num_parameters, *spec.transferred_bytes())
-    return regime_of(spec.cluster.describe(), sizes, spec.batch_size)

@@ -199,7 +199,9 @@ def of_method(method: Method) -> Card:
 
 def of_spec(spec: RunSpec) -> Card:
     """Returns a card with what will be run, and in which regime."""
-    told = method_facts.of_spec(spec) | regime_facts(method_facts.regime_of_spec(spec))
+    sizes = Sizes(spec.num_parameters, *spec.transferred_bytes())
+    regime = regime_of(spec.cluster.describe(), sizes, spec.batch_size)
+    told = method_facts.of_spec(spec) | regime_facts(regime)
     return Card(f"{spec.policy.name} until {method_facts.ending(spec)}", "Run to come", told)
 
 

@@ -19,7 +19,6 @@ Outcome = Literal["holds", "fails", "undecided", "not run"]  # of a claim in one
 Verdict = Literal["reproduced", "in part", "not reproduced", "undecided", "not run"]  # on a claim
 Source = Literal["abstract", "ours", "theory", "conformance"]
 
-FORMAT: Literal[3] = 3  # of claims.json
 ANY, NONE = "any", "none"  # `data` of a claim about every data set, and of one that uses no data set
 
 # JSON has no infinity: the string "inf" stands for it, and null for "not measured" or "no bound".
@@ -28,7 +27,8 @@ Number = Annotated[
     BeforeValidator(lambda value: math.inf if value == "inf" else value),
     PlainSerializer(lambda value: "inf" if value == math.inf else value, when_used="json"),
 ]
-Range = tuple[Number | None, Number | None]
+Bound = Annotated[Number | None, BeforeValidator(lambda end: None if end in (math.inf, -math.inf) else end)]
+Range = tuple[Bound, Bound]
 Text = Annotated[str, Field(min_length=1)]
 
 
@@ -41,10 +41,10 @@ class Strict(BaseModel):
 TEXTS = "parts", "finding", "quote", "picture"  # fields of a claim that its result does not repeat
 
 
-def first_fault(error: ValidationError) -> str:
-    """Returns where the first fault of a file is, and which."""
+def first_fault(error: ValidationError, *within: str) -> str:
+    """Returns where the first fault of a file, or of what is `within` it, is, and which."""
     first = error.errors()[0]
-    return f"{'.'.join(map(str, first['loc'])) or 'the file'}: {first['msg']}"
+    return f"{'.'.join(map(str, (*within, *first['loc']))) or 'the file'}: {first['msg']}"
 
 
 class _Stated(Strict):
@@ -226,7 +226,7 @@ class Ledger(Strict):
     'e'
     """
 
-    format: Literal[3] = FORMAT
+    format: Literal[3] = 3
     paper: Text
     runs: tuple[Made, ...]
     claims: tuple[Result, ...]

@@ -9,7 +9,6 @@ from typing import Any
 from dmlcore import checks
 from dmlcore.reproduce.claims.model import ANY, NONE, TEXTS, Claim, Part, Result, Verdict
 
-SEPARATOR = ", "  # between the data sets that a claim is about
 Samples = Sequence[float | None] | None
 
 
@@ -142,13 +141,9 @@ def _part(claim: Claim, label: str, samples: Samples, measured_on: Mapping[str, 
     elif not data:
         named = ", ".join(filter(None, (f"data of {claim.id}", label)))
         checks.fail(named, data or None, "the name of the data set of the measurement")
-    elif claim.data not in (ANY, NONE, data) and not _names(data) <= _names(claim.data):
+    elif claim.data not in (ANY, NONE) and not {*data.split(", ")} <= {*claim.data.split(", ")}:
         kept, data = (), None
     return Part(label=label, samples=kept, data=data, **outcome(kept, claim))
-
-
-def _names(data: str) -> set[str]:
-    return {*data.split(SEPARATOR)}
 
 
 def _sample(claim: Claim, value: Any) -> float | None:

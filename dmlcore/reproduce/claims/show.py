@@ -13,14 +13,8 @@ if TYPE_CHECKING:
     import pandas as pd
     from rich.table import Table
 
-COLORS = {
-    "reproduced": "green",
-    "in part": "yellow",
-    "not reproduced": "red",
-    "undecided": "blue",
-    "not run": "dim",
-}
-COLORS |= {"holds": "green", "fails": "red"}
+COLORS = {"in part": "yellow", "undecided": "blue", "not run": "dim"}
+COLORS |= dict.fromkeys(("reproduced", "holds"), "green") | dict.fromkeys(("not reproduced", "fails"), "red")
 
 
 def number(value: float | None, unit: str = "") -> str:

@@ -14,7 +14,7 @@ from typing import Any
 
 from pydantic import Field
 
-from dmlcore.reproduce.paper import TunedParameters, abstract, declare, ours, theory
+from dmlcore.reproduce.paper import TunedParameters, declare
 
 RATIOS = (0.2, 1.0, 5.0)
 LAWS = ("exponential", "erlang", "shifted")
@@ -26,7 +26,6 @@ SPREADS = (1, 8, 64)  # largest over smallest curvature
 FEATURES = (100, 200)  # of the linear regression
 KNOWN = ("bound", "oracle")  # schedules from constants of the bound, and from fitted ones
 FIRST_SEED = 5000  # the first seed that judges what only full scale measures
-IMAGES = ("MNIST", "CIFAR-10")
 
 
 class AdaptiveKLoadParameters(TunedParameters):
@@ -60,45 +59,10 @@ TUNED = labels([f"{count} features" for count in FEATURES], JUDGED)
 WIDE = labels(KNOWN, JUDGED)
 BOUND = tuple(cell("exponential", ratio) for ratio in RATIOS)
 LINKS = ("uplinks", "downlinks")
+LINKED, LINKED_TUNED, LINKED_WIDE = (labels(LINKS, settings) for settings in (CELLS, TUNED, WIDE))
 AGAINST = labels(["exponential"], RIVALS[-2:]) + labels(["shifted"], RIVALS)
+PRICED = labels(["shifted"], RIVALS) + labels(["digits"], ONLINE_RIVALS)
+ON_IMAGES = labels(["MNIST", "CIFAR-10"], ONLINE_RIVALS)
 
-CLAIMS = {
-    "K1-bound": theory(expected=(1.135, 1.185), parts=BOUND, data="none", always=True),
-    "K2-bound": theory(expected=(0.465, 0.485), parts=BOUND, data="none", always=True),
-    "K3-bound": theory(expected=(1.005, 1.025), parts=BOUND, data="none", always=True),
-    "K0": ours(expected=(3, None), unit="workers", parts=CELLS),
-    "K1": abstract(parts=CELLS),
-    "K1-own": ours(parts=OWN),
-    "K2": abstract(expected=(None, 0.8), parts=CELLS),
-    "K3": abstract(expected=(None, 1.1), parts=labels(LINKS, CELLS)),
-    "K0-proven": ours(expected=(3, None), unit="workers", parts=CELLS),
-    "K1-proven": ours(parts=CELLS),
-    "K2-proven": ours(expected=(None, 0.8), parts=CELLS),
-    "K3-proven": ours(expected=(None, 1.1), parts=labels(LINKS, CELLS)),
-    "K1-tuned": ours(parts=TUNED),
-    "K2-tuned": ours(expected=(None, 0.8), parts=TUNED),
-    "K3-tuned": ours(expected=(None, 1.1), parts=labels(LINKS, TUNED)),
-    "K1-wide": ours(parts=WIDE),
-    "K2-wide": ours(expected=(None, 0.8), parts=WIDE),
-    "K3-wide": ours(expected=(None, 1.1), parts=labels(LINKS, WIDE)),
-    "K1-grid": ours(parts=JUDGED),
-    "K1-fair": ours(parts=AGAINST),
-    "K2-fair": ours(expected=(None, 1), parts=AGAINST),
-    "K3-fair": ours(expected=(None, 1.1), parts=AGAINST),
-    "K1-priced": ours(parts=labels(["shifted"], RIVALS) + labels(["digits"], ONLINE_RIVALS)),
-    "K1-price": ours(expected=(None, 1.25)),
-    "K1-law": ours(expected=(None, 1.25), parts=("told exponential", "told erlang")),
-    "K1-spread": ours(parts=tuple(f"curvatures 1 to {spread}" for spread in SPREADS)),
-    "K1-digits": ours(parts=ONLINE_RIVALS, data="digits"),
-    "K1-images": ours(parts=labels(IMAGES, ONLINE_RIVALS), data="MNIST, CIFAR-10"),
-    "K2-images": ours(expected=(None, 1), parts=labels(IMAGES, ONLINE_RIVALS), data="MNIST, CIFAR-10"),
-}
 
-PAPER = declare(
-    __file__,
-    CLAIMS,
-    {"unit": "x", "expected": (MORE, None), "data": "any"},
-    notebook="03_adaptive_k_load.ipynb",
-    parameters=AdaptiveKLoadParameters,
-    quick_seconds=115,
-)
+PAPER = declare(globals(), AdaptiveKLoadParameters)

@@ -143,38 +143,6 @@ def proven(problem: Problem, learning_rate: float) -> Proven:
     return Proven(constants, smoothness / 2 * float(optimum @ optimum), 1.05 * most)
 
 
-def expected_excess(problem: Problem, learning_rate: float, samples: int, updates: int) -> np.ndarray:
-    """Computes the expected excess loss of SGD on a linear regression after every update, exactly.
-
-    The mean and the second moments of w - w* follow a linear recursion, in which samples are drawn with
-    replacement.
-
-    Args:
-        problem: with data `x` and `y`, and parameters that begin at 0.
-        learning_rate: of SGD.
-        samples: of an update, k b.
-        updates: U; the result has U + 1 numbers.
-
-    >>> from dmlcore.problems import linear_regression
-    >>> excess = expected_excess(linear_regression(num_features=3, standardize=True), 0.1, 8, 100)
-    >>> bool(excess[100] < 1e-3 * excess[0])
-    True
-    """
-    x, y = (problem.data[name].astype(float) for name in "xy")
-    hessian, optimum = x.T @ x / len(x), np.linalg.lstsq(x, y, rcond=None)[0]
-    left, mean, moments = y - x @ optimum, -optimum, np.outer(optimum, optimum)
-    found = [np.trace(hessian @ moments) / 2]
-    for _ in range(updates):
-        square = ((x @ moments) * x).sum(1) - 2 * left * (x @ mean) + left**2  # of <x, w> - y
-        one = (x * square[:, None]).T @ x / len(x)  # E g g', g the gradient of one sample
-        seen = ((1 - 1 / samples) * hessian @ moments @ hessian) + one / samples
-        shrunk = hessian @ moments
-        moments = moments - learning_rate * (shrunk + shrunk.T) + learning_rate**2 * seen
-        mean = mean - learning_rate * hessian @ mean
-        found.append(np.trace(hessian @ moments) / 2)
-    return np.array(found)
-
-
 def ill_conditioned(problem: Problem, ratio: float) -> Problem:
     """Returns a linear regression with scaled features, so that the curvatures have this ratio.
 

@@ -11,7 +11,7 @@ tests/test_hps.py shows that each claim can fail.
 
 from pydantic import Field
 
-from dmlcore.reproduce.paper import TunedParameters, abstract, conformance, declare, ours, theory
+from dmlcore.reproduce.paper import TunedParameters, declare
 
 RIVALS = ("BSP", "SSP", "ASP")
 READINGS = ("late by one", "own steps")  # of the pipeline
@@ -31,40 +31,6 @@ class HpsParameters(TunedParameters):
 
 SWEPT = tuple(f"{reading}, c = {c:g}" for c in RATIOS for reading in READINGS)
 SWEPT_REAL = tuple(f"{name}, {swept}, c = {c:g}" for name in REAL for swept in READINGS for c in REAL_RATIOS)
-ON_DATA = {"parts": SWEPT_REAL, "data": ", ".join(REAL)}
 
 
-CLAIMS = {
-    **{f"H1-{rival}": abstract(parts=SWEPT, data="digits") for rival in RIVALS},
-    "H1-least": abstract(expected=(LEAST, None), parts=SWEPT, data="digits"),
-    "H1-most": abstract(expected=(None, MOST), parts=SWEPT, data="digits"),
-    **{f"H1-{rival}-coded": ours(parts=SWEPT, data="digits") for rival in RIVALS},
-    "H1-least-coded": ours(expected=(LEAST, None), parts=SWEPT, data="digits"),
-    "H1-server": ours(parts=tuple(f"{reading}, c = {c:g}" for c in SERVED for reading in READINGS)),
-    **{f"H1-{rival}-data": ours(**ON_DATA) for rival in RIVALS},
-    "H1-least-data": ours(expected=(LEAST, None), **ON_DATA),
-    "H1-most-data": ours(expected=(None, MOST), **ON_DATA),
-    "H2": abstract(expected=(None, 1), data="none"),
-    "H2-perfect": ours(expected=(None, 1.2), data="none"),
-    "H3": abstract(expected=(0.1, None), unit="points", parts=("c = 0.25", "c = 8"), data="none"),
-    "H4-loss": ours(
-        expected=(None, 1.1),
-        parts=tuple(f"{reading}, {bits} bits" for reading in READINGS for bits in WIDTHS[1:]),
-    ),
-    "H4-bytes": conformance(expected=(None, 1 / 3), always=True),
-    "H5-hide": ours(expected=(None, 1.1), parts=SWEPT),
-    "H5-error": ours(expected=(None, 1.1), parts=SWEPT),
-    "H6": ours(expected=(0.5, None), unit="", parts=("scheduling, c = 0.25", "quantization, c = 8")),
-    "H6-pipeline": ours(parts=("c = 0.25", "c = 8")),
-    "H-model": theory(expected=(None, 3), unit="%", data="none", always=True),
-}
-
-PAPER = declare(
-    __file__,
-    CLAIMS,
-    {"unit": "x", "expected": (1, None), "data": "any"},
-    notebook="04_hps.ipynb",
-    parameters=HpsParameters,
-    data={"full": ("mnist", "cifar10")},
-    quick_seconds=70,
-)
+PAPER = declare(globals(), HpsParameters)

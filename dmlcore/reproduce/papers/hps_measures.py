@@ -24,10 +24,9 @@ def computing(trace: Trace) -> np.ndarray:
     array([[1., 2.],
            [1., 2.]])
     """
-    tasks = trace.tasks[trace.tasks["update"] >= 0]
-    seconds = (tasks["compute_end"] - tasks["compute_start"]).rename("seconds")
-    table = tasks.join(seconds).pivot(index="update", columns="worker", values="seconds")
-    return table.to_numpy(float)
+    tasks = trace.tasks.query("update >= 0")
+    tasks = tasks.assign(seconds=tasks["compute_end"] - tasks["compute_start"])
+    return tasks.pivot(index="update", columns="worker", values="seconds").to_numpy(float)
 
 
 def round_ends(seconds: npt.ArrayLike, transfer: float, *, pipelined: bool = False) -> np.ndarray:

@@ -17,7 +17,7 @@ from pydantic import Field, ValidationInfo, field_validator
 from pydantic_core import PydanticCustomError
 
 from dmlcore import units
-from dmlcore.reproduce.paper import TunedParameters, conformance, declare, ours
+from dmlcore.reproduce.paper import TunedParameters, declare
 from dmlcore.reproduce.parsing import columns_of
 
 RATES = (25, 100, 400)  # Gb/s of a link
@@ -29,9 +29,12 @@ ROUNDS = tuple(
 )
 
 
-def linked(*jobs: str) -> tuple[str, ...]:
-    """Returns the names of some jobs with links of each rate."""
-    return tuple(f"{job}, {rate} Gb/s" for job in jobs for rate in RATES)
+ON_AR, ON_SE = (tuple(f"{job}, {rate} Gb/s" for rate in RATES) for job in JOBS)
+ON_LINKS = ON_AR + ON_SE
+
+
+def _refused(expected: str) -> PydanticCustomError:
+    return PydanticCustomError("refused", "{expected}", {"expected": expected})
 
 
 class RealStragglersParameters(TunedParameters):
@@ -55,14 +58,14 @@ class RealStragglersParameters(TunedParameters):
         """Returns the whole path, since a notebook runs in a folder of its own."""
         path = Path(value).expanduser().resolve()
         if value and not path.exists():
-            raise PydanticCustomError("missing", "a file or folder that exists")
+            raise _refused("a file or folder that exists")
         return value and str(path)
 
     @field_validator("columns", "events", "model_bytes", "link")
     @classmethod
     def _is_of_the_job(cls, value: str, info: ValidationInfo) -> str:
         if value and not info.data.get("job"):
-            raise PydanticCustomError("jobless", "no value without a job")
+            raise _refused("no value without a job")
         return value
 
     @field_validator("columns")
@@ -71,7 +74,7 @@ class RealStragglersParameters(TunedParameters):
         try:
             columns_of(value or "worker=worker")
         except ArgumentTypeError:
-            raise PydanticCustomError("columns", "ROLE=COLUMN,..., such as worker=host") from None
+            raise _refused("ROLE=COLUMN,..., such as worker=host") from None
         return value
 
     @field_validator("model_bytes", "link")
@@ -80,45 +83,15 @@ class RealStragglersParameters(TunedParameters):
         name = str(info.field_name)
         kind, like = {"model_bytes": ("size", "5.2GB"), "link": ("rate", "25Gb/s")}[name]
         if name == "link" and bool(value) != bool(info.data.get("model_bytes", value)):
-            expected = "no value without model_bytes" if value else f"a rate for model_bytes, such as {like}"
-            raise PydanticCustomError("apart", "{expected}", {"expected": expected})
+            raise _refused(
+                "no value without model_bytes" if value else f"a rate for model_bytes, such as {like}"
+            )
         try:
             if value and units.quantity(name, value, kind) and not value[-1].isalpha():
                 raise ValueError
         except ValueError:
-            raise PydanticCustomError(
-                "unit", "a {kind} with its unit, such as {like}", {"kind": kind, "like": like}
-            ) from None
+            raise _refused(f"a {kind} with its unit, such as {like}") from None
         return value
 
 
-CLAIMS = {
-    "R1": conformance(
-        expected=(-0.005, 0.005),
-        always=True,
-        unit="",
-        parts=tuple(f"{job}, {what}" for job in JOBS for what in (SLOWDOWN, SLOWEST, LAST)),
-        data="straggler jobs",
-    ),
-    "R2": conformance(expected=(0.999, 1.001), always=True, parts=ROUNDS, data="straggler jobs"),
-    "R3": ours(expected=(0.97, 1.03), parts=ROUNDS, data="straggler jobs"),
-    "R4": ours(expected=(1, None), parts=linked(*JOBS)),
-    "R5": ours(expected=(1.5, None), parts=linked("AR")),
-    "R6": ours(expected=(0.95, 1.05), parts=linked("SE")),
-    "R7": ours(expected=(1.05, None), parts=linked("SE")),
-    "R8": ours(expected=(0.9, 1.1), parts=linked("AR")),
-    "R9": ours(expected=(1, None), parts=linked(*JOBS)),
-    "R10": ours(expected=(None, 1.1), parts=linked(*JOBS)),
-    "R11": ours(expected=(None, 1.1), parts=JOBS),
-    "R12": ours(expected=(None, 1), parts=linked(*JOBS)),
-}
-
-PAPER = declare(
-    __file__,
-    CLAIMS,
-    {"unit": "x", "data": "any"},
-    notebook="08_real_stragglers.ipynb",
-    parameters=RealStragglersParameters,
-    data={"full": ("straggler_jobs",)},
-    quick_seconds=15,
-)
+PAPER = declare(globals(), RealStragglersParameters)

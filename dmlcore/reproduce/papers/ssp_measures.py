@@ -151,14 +151,8 @@ def unforeseen(s: int, num_workers: int, seed: int) -> dict[str, float]:
     best = size * np.where(late.sum(axis=0) < 0, -1.0, 1.0)
     regret = path.regret(size * np.abs(late - best).sum())
     bound = dml.theory.regret_bound(DIAMETER, LIPSCHITZ, s, num_workers, UPDATES)
-    return {
-        "s": s,
-        "P": num_workers,
-        "seed": seed,
-        "regret": regret,
-        "bound": bound,
-        "F2": path.distance(best),
-    }
+    found = {"s": s, "P": num_workers, "seed": seed, "regret": regret, "bound": bound}
+    return found | {"F2": path.distance(best)}
 
 
 def order(runs: pd.DataFrame, column: str) -> list[float]:

@@ -5,11 +5,12 @@ import inspect
 import pkgutil
 import re
 from collections.abc import Iterator, Mapping
-from types import ModuleType
+from types import FunctionType, ModuleType
 from typing import Any, NamedTuple
 
 import dmlcore as dml
 from dmlcore import files
+from dmlcore.pages import template
 
 NAMES: list[str] = vars(dml)["__all__"]
 
@@ -82,48 +83,26 @@ def public(module: ModuleType) -> dict[str, Any]:
 
 def pages() -> dict[str, str]:
     """Returns the text of each page of the reference by its name, and that of `index`, which lists them."""
-    texts = {page: _page(PAGES[page], members) for page, members in entries().items()}
-    listed = "\n".join(f"   {page}" for page in PAGES)
-    intro = "All public names. ``import dmlcore as dml`` is how pages and notebooks use them."
-    return {
-        "index": f"{_title('API reference')}\n{intro}\n\n.. toctree::\n   :maxdepth: 1\n\n{listed}\n"
-    } | texts
-
-
-def _page(page: Page, members: Mapping[str, Any]) -> str:
-    rows = [
-        f"   * - :py:obj:`{name.removeprefix('dmlcore.')} <{name}>`\n     - {_first_line(value)}"
-        for name, value in members.items()
-        if _is_defined(value)
-    ]
-    listed = "\n".join([".. list-table::", "   :widths: auto", "   :class: names", "", *rows])
-    modules = [f".. py:module:: dmlcore.{name}" for name in page.names if name in NAMES and is_module(name)]
-    parts = [_title(page.title), *modules, page.intro, listed, *(_entry(*each) for each in members.items())]
-    return "\n\n".join(parts) + "\n"
-
-
-def _title(title: str) -> str:
-    return f"{title}\n{'=' * len(title)}\n"
+    known = {"is_defined": _is_defined, "is_class": inspect.isclass, "methods_of": _methods}
+    known |= {"first_line": _first_line, "told": _told}
+    macros: Any = template(__file__, "reference.rst.jinja").make_module(known)
+    texts = {"index": macros.index(PAGES)}
+    for page, members in entries().items():
+        title, intro, names = PAGES[page]
+        modules = [name for name in names if name in NAMES and is_module(name)]
+        texts[page] = macros.page(title, intro, modules, members)
+    return texts
 
 
 def _first_line(value: Any) -> str:
     return plain(" ".join(inspect.cleandoc(value.__doc__ or "").split("\n\n")[0].split()))
 
 
-def _entry(name: str, value: Any) -> str:
-    if not _is_defined(value):
-        module, _, last = name.rpartition(".")
-        return f".. py:data:: {last}\n   :module: {module}\n\n   {_told(value)}"
-    if not inspect.isclass(value):
-        return f".. autofunction:: {name}"
-    own = [each for each, member in vars(value).items() if not each.startswith("_") and _is_method(member)]
-    members = f"\n   :members: {', '.join(own)}" if own else ""
-    return f".. autoclass:: {name}{members}"
-
-
-def _is_method(member: Any) -> bool:
-    kinds = (property, functools.cached_property, classmethod, staticmethod)
-    return (inspect.isfunction(member) or isinstance(member, kinds)) and bool(member.__doc__)
+def _methods(kind: type) -> list[str]:
+    """Returns the methods and properties of a class that have a docstring of their own."""
+    kinds = (FunctionType, property, functools.cached_property, classmethod, staticmethod)
+    own = {name: member for name, member in vars(kind).items() if not name.startswith("_")}
+    return [name for name, member in own.items() if isinstance(member, kinds) and member.__doc__]
 
 
 def _told(value: Any) -> str:

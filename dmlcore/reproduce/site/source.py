@@ -3,7 +3,7 @@
 import posixpath
 import re
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 
@@ -14,7 +14,12 @@ from dmlcore.reproduce.site import notebooks, reference, results
 
 API = "\n```{toctree}\n:hidden:\n\nAPI reference </api/index>\n```\n"  # which the repository has no page of
 TOUR = Paper(
-    key="tour", title="A tour", reference="", notebook="00_tour.ipynb", quick_seconds=60, published=False
+    key="tour",
+    title="A tour",
+    reference="dmlcore",
+    notebook="00_tour.ipynb",
+    quick_seconds=60,
+    published=False,
 )
 
 
@@ -34,7 +39,10 @@ def gather(root: Path, target: Path, papers: Mapping[str, Paper]) -> None:
         papers: the registry.
     """
     shutil.copytree(root / "docs", target)
-    markdown = partial(_linked, root=root, target=target)
+
+    def markdown(text: str, page: str) -> str:
+        return _navigated(linked(text, page, root, target))
+
     for page in sorted(target.rglob("*.md")):
         _write(
             page, markdown(page.read_text(encoding="utf-8"), f"docs/{page.relative_to(target).as_posix()}")
@@ -87,18 +95,6 @@ def _navigated(text: str) -> str:
     return results.PART.sub(told, text)
 
 
-def _linked(text: str, page: str, root: Path, target: Path) -> str:
-    def kind(path: str) -> str:
-        return "file" if (root / path).is_file() else "folder" if (root / path).is_dir() else ""
-
-    def wanted(path: str) -> None:
-        (target / "files" / path).parent.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(root / path, target / "files" / path)
-
-    found = re.sub(r'^<a id="(.+)"></a>$', r"(\1)=", rewritten(text, page, kind, wanted), flags=re.M)
-    return _navigated(found)
-
-
 def _all_but_pictures(folder: str, names: list[str]) -> list[str]:
     return [name for name in names if not (name.endswith(".png") or (Path(folder) / name).is_dir())]
 
@@ -115,43 +111,41 @@ _CODE_OR_LINK = re.compile(
 HOME = {"README.md": "/index.md", "CONTRIBUTING.md": "/contributing.md", "notebooks": "/notebooks.md"}
 
 
-def rewritten(text: str, page: str, kind: Callable[[str], str], wanted: Callable[[str], None]) -> str:
+def linked(text: str, page: str, root: Path, target: Path) -> str:
     """Returns a page of Markdown with its links to files of the repository as links to pages of the site.
+
+    Files that are no page are copied below `files/` of the site. A link to a folder becomes its text.
 
     Args:
         text: of the page.
         page: its path in the repository.
-        kind: "file", "folder" or "" of a path in the repository.
-        wanted: called with the path of each file that is no page, which the site must have under `files/`.
-
-    >>> kinds = {"docs/faults.md": "file", "notebooks/01_ssp.ipynb": "file", "tests": "folder"}.get
-    >>> text = "[faults](faults.md#crash), [SSP](../notebooks/01_ssp.ipynb), [tests](../tests), `[x](y)`"
-    >>> rewritten(text, "docs/loads.md", lambda path: kinds(path, ""), print)
-    '[faults](/faults.md#crash), [SSP](/notebooks/01_ssp.ipynb), tests, `[x](y)`'
+        root: of the repository.
+        target: the folder that Sphinx reads.
     """
 
     def replaced(match: re.Match[str]) -> str:
-        target = match["target"]
-        if target is None or re.match(r"[a-z]+:|#|/", target):
+        link = match["target"]
+        if link is None or re.match(r"[a-z]+:|#|/", link):
             return match[0]
-        name, hash_, anchor = target.partition("#")
+        name, hash_, anchor = link.partition("#")
         path = posixpath.normpath(posixpath.join(posixpath.dirname(page), name))
-        if kind(path) == "folder" and path not in HOME:
+        if (root / path).is_dir() and path not in HOME:
             return match["text"]
-        if kind(path) == "":
+        if not (root / path).exists():
             return match[0]  # Sphinx says that it is broken
         # The README is the home page of the repository: its headings are not those of the site's.
-        site = HOME.get(path) or _place(path, wanted)
+        site = HOME.get(path) or _place(path, root, target)
         return f"[{match['text']}]({site}{'' if path == 'README.md' else hash_ + anchor})"
 
-    return _CODE_OR_LINK.sub(replaced, text)
+    return re.sub(r'^<a id="(.+)"></a>$', r"(\1)=", _CODE_OR_LINK.sub(replaced, text), flags=re.M)
 
 
-def _place(path: str, wanted: Callable[[str], None]) -> str:
+def _place(path: str, root: Path, target: Path) -> str:
     first, _, rest = path.partition("/")
     if first == "docs":
         return f"/{rest}"
     if first == "notebooks" or (first == "figures" and path.endswith(".png")):
         return f"/{path}"
-    wanted(path)
+    (target / "files" / path).parent.mkdir(parents=True, exist_ok=True)
+    shutil.copyfile(root / path, target / "files" / path)
     return f"/files/{path}"
