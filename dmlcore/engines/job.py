@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from dmlcore.cluster.draws import Draws
-from dmlcore.cluster.faults import ServerCrash
 from dmlcore.engines.server import Order, Server
 from dmlcore.engines.service import Service
 from dmlcore.engines.spec import RunSpec
@@ -106,8 +105,7 @@ class Job:
     @contextlib.contextmanager
     def with_folder(self) -> Iterator[Job]:
         """Yields this job with a folder for checkpoints, a temporary one if only faults need it."""
-        crashes = any(isinstance(fault, ServerCrash) for fault in self.spec.faults.events)
-        if self.checkpoint is not None or not crashes:
+        if self.checkpoint is not None or not self.spec.faults.server_crashes:
             yield self
             return
         with tempfile.TemporaryDirectory(prefix="dmlcore-") as folder:

@@ -58,7 +58,7 @@ class VirtualClock:
         self.spec, self.watch, self.draws, self.service = spec, watch, spec.draws(), spec.service()
         self.failures = Failures(self) if spec.faults.events else None
         self.timers = spec.policy.on_wake is not None
-        self.restarts = self.failures is not None and self.failures.restarts  # whether the server crashes
+        self.restarts = spec.faults.server_crashes
         self.may_look = watch is not None or self.restarts or self.timers
         self.pipelined, self.updates_take = spec.transport.pipelined, spec.seconds_per_update > 0
         self.serial = itertools.count()
@@ -306,7 +306,7 @@ class VirtualClock:
         if self.watch is not None and server.looks:
             log = () if self.failures is None else self.failures.absences.log
             server.observe(*self.watch(server.progress(now)._replace(life=life, incidents=log)))
-        if self.failures is not None and self.failures.restarts:
+        if self.failures is not None and self.restarts:
             self.failures.look(answer)
 
     def plan(self, order: Order) -> tuple[float, float, float]:
