@@ -212,7 +212,8 @@ def test_a_worker_that_keeps_its_copy_does_not_add_up_how_late_it_woke_up():
     clock, problem = LateClock(), plane()
     cluster = dml.Cluster.uniform(2, samples_per_second=320, latency=1.0)
     spec = RunSpec.checked(dml.ssp(math.inf), cluster, updates=100)
-    worker = Worker(0, clock, lambda message: None, Job(spec, problem, optax.sgd(0.1)), clock, (32,), 0)
+    job = Job(spec, problem, optax.sgd(0.1))
+    worker = Worker(0, clock, lambda message: None, job, clock, (32,), 0, job.stepper())
     _, _, (order, _) = Server(spec, lambda order: (0.0, 0.0, 0.0)).begin()
     ends, first = [], worker._stepper.start()
     for state in (first, *[None] * 20):

@@ -18,7 +18,6 @@ from dmlcore.problems.problem import Problem
 from dmlcore.trace import Trace
 from dmlcore.training.aggregation import digest, traced
 from dmlcore.training.checkpoints import Checkpoints
-from dmlcore.training.coding import Coder, coding_by
 from dmlcore.training.identity import of_eval_params, of_training, told
 from dmlcore.training.local_steps import contribution_of
 from dmlcore.training.stepper import Stepper
@@ -62,11 +61,6 @@ class Job:
         spec = self.spec
         workers = spec.cluster.num_workers
         return Stepper(self.problem, self.optimizer, spec.seed, device, workers, spec.aggregate)
-
-    def coder(self, worker: int, params: Any) -> Coder | None:
-        """Returns the encoder and decoder of a worker; None if the transport does not change values."""
-        coding = coding_by(self.spec.transport)
-        return None if coding is None else Coder(coding, self.spec.seed, worker, params)
 
     def draws(self) -> Draws | None:
         """Returns the times of phases; None if no latencies are injected."""

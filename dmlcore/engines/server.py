@@ -224,7 +224,9 @@ class Server:
             keeps = keep_copy is not None and keep_copy(told[0], clock + 1)
             push = new(Push, (worker, clock, version, time, computed - begun, size, keeps))
             if self._noted:
-                self._note_push(push, begun, computed, pull_queued, push_queued)
+                self._note("push", worker, clock, time, begun, computed, pull_queued, push_queued)
+                if self.load.observe is not None:
+                    self.load_state = self.load.observe(self.load_state, push)
             if keeps:  # the worker began its next task on its cached copy when it had computed this one
                 self._clock[worker] = clock + 1
                 kept = (order.following(computed),)
@@ -283,12 +285,6 @@ class Server:
                 raise
             return apply, (), [*kept, *started] if kept else started
         return apply, (), kept
-
-    def _note_push(self, push: Push, *times: float) -> None:
-        """Adds a push, with its computing times and waits, to the journal, and shows it to the load rule."""
-        self._note("push", push.worker, push.clock, push.time, *times)
-        if self.load.observe is not None:
-            self.load_state = self.load.observe(self.load_state, push)
 
     def leave(self, worker: int, time: float) -> Answer:
         """Removes a worker; its tasks in flight are lost."""
@@ -446,9 +442,9 @@ class Server:
         for worker in range(self.num_workers):
             self._cut(worker, time)
         tasks = tasks_frame(self.record, self.spec.cluster.server is not None)
-        arrived = tasks["push_end"].notna()
-        if self.policy.on_wake is not None:
-            metadata = metadata | {"wakes": self._wakes_after(arrived)}
+        if self.policy.on_wake is not None:  # of each timer: time, number of pushes before it, and its number
+            pushes = [0, *tasks["push_end"].notna().cumsum().tolist()]
+            metadata = metadata | {"wakes": [[at, pushes[row], number] for at, row, number in self._wakes]}
         if self._cancels:
             metadata = metadata | {"cancels": self._cancels}
         if self._redone:
@@ -529,7 +525,7 @@ class Server:
             cut, workers = self._cut, len(self.flight)
             for worker in cancel:
                 if not 0 <= worker < workers:
-                    raise mistakes.unknown_worker(self.policy, "cancels", worker, time)
+                    raise mistakes.not_there(self.policy, "cancels", worker, time)
                 cut(worker, time)
             started = self._start(start, time)
             if wake is not None:
@@ -543,7 +539,7 @@ class Server:
         """Sets the timer of a decision made at `time`."""
         policy = self.policy
         if policy.on_wake is None:
-            raise mistakes.no_on_wake(policy, wake)
+            raise ValueError(f"{policy.name} sets a timer, wake={wake!r}, but has no on_wake")
         try:
             seconds, token = wake
         except (TypeError, ValueError):
@@ -560,14 +556,6 @@ class Server:
         self._woken = (since, count + 1) if since == progress else (progress, 1)
         if self._woken[1] > MOST_TASKS:
             raise mistakes.only_wakes(self.policy, time, self.num_updates, MOST_TASKS)
-
-    def _wakes_after(self, arrived: Any) -> list[list[float | int]]:
-        """Returns for each fired timer its time in seconds, the number of pushes before it, and its number.
-
-        `arrived`: whether the push of each row of the record arrived, shape (T,).
-        """
-        pushes = [0, *arrived.cumsum().tolist()]
-        return [[time, pushes[row], number] for time, row, number in self._wakes]
 
     def _updated(self, time: float) -> float:
         """Returns when an update decided at `time` is made; an update in progress at the end counts."""
@@ -594,16 +582,16 @@ class Server:
         version, serial, told = self.num_updates, self._serial, NOTHING_TOLD
         for worker, asked, ahead in start:
             if worker not in present:
-                raise mistakes.cannot_start(self.policy, worker, False, time)
+                raise mistakes.not_there(self.policy, "starts", worker, time)
             flight = flights[worker]
             if flight and len(flight) >= (depth or full):
-                raise mistakes.cannot_start(self.policy, worker, True, time)
+                raise ValueError(f"{self.policy.name} starts worker {worker}, which is busy, at {time:g} s")
             clock = clocks[worker] + 1
             if ahead is not None:
                 clock = self._ahead(worker, ahead, clock if flight else 0)
             clocks[worker] = clock
-            if clock <= last_cut[worker]:
-                self._redo(worker, clock)
+            if clock <= last_cut[worker] and (row := Record(self.record).last(worker, clock)) >= 0:
+                self._redone.add(row)
             try:
                 known = sizes if asked is None else None
                 size = self._size(worker, clock, asked) if known is None else known[worker]
@@ -625,19 +613,14 @@ class Server:
                 orders += self._start([Start(worker, asked)], time, depth)
         return orders
 
-    def _redo(self, worker: int, clock: int) -> None:
-        """Removes the last cut attempt at a task that begins again, if there was one."""
-        row = Record(self.record).last(worker, clock)
-        if row >= 0:
-            self._redone.add(row)
-
     def _ahead(self, worker: int, clock: int, least: int) -> int:
         """Returns the clock that a policy asks for, or `least`, if a pipeline already computes that clock."""
         if type(clock) is not int or clock > FURTHEST:
             name = f"{self.policy.name}, worker {worker}"
             clock = checks.integer(name, clock, low=0, high=FURTHEST, why="the clock to start")
-        if clock <= self._done[worker]:
-            raise mistakes.back_in_time(self.policy, worker, clock, self._done[worker])
+        if clock <= (done := self._done[worker]):
+            starts = f"{self.policy.name} starts clock {clock} of worker {worker}"
+            raise ValueError(f"{starts}, which has done clock {done}")
         return max(clock, least)
 
     def _size(self, worker: int, clock: int, asked: int | None = None) -> int:

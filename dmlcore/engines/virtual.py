@@ -363,12 +363,10 @@ class VirtualClock:
 
     def handle_stray(self, event: Any) -> bool:
         """Handles the arrival of a push that does not count: the server must still read it."""
-        if self.service is not None:
-            now, _, _, order = event
-            if self.crossing is not None:
-                self.crossing.service.into.join(now, order)
-            else:
-                self.handle_read(event)
+        if self.crossing is not None:
+            self.crossing.service.into.join(event[0], event[3])
+        elif self.service is not None:
+            self.handle_read(event)
         return False
 
     def handle_read(self, event: Any) -> bool:

@@ -19,6 +19,7 @@ import jax
 
 from dmlcore.engines.job import Job
 from dmlcore.engines.server import Order
+from dmlcore.training.coding import Coder, coding_by
 from dmlcore.training.stepper import State, Stepper
 
 FEW = 3  # more tasks than a worker that pulls has under way
@@ -213,7 +214,7 @@ class Worker:
         clock: the server's clock, or one that follows it.
         sizes: batch sizes of its tasks in samples, to compile for them before the clock starts.
         hire: serial number of this start.
-        stepper: the worker's arithmetic. None: the job's.
+        stepper: the worker's arithmetic.
     """
 
     def __init__(
@@ -225,14 +226,15 @@ class Worker:
         clock: Clock,
         sizes: Sequence[int],
         hire: int,
-        stepper: Stepper | None = None,
+        stepper: Stepper,
     ):
         self._worker, self._inbox, self._send, self._clock = worker, inbox, send, clock
         self._sizes, self._hire = sizes, hire
-        self._stepper, self._draws, self._faults = stepper or job.stepper(), job.draws(), job.spec.faults
+        self._stepper, self._draws, self._faults = stepper, job.draws(), job.spec.faults
         self._pace = None if self._draws is None else self._draws.pace  # None: no changes of speed at a time
         self._state: State = self._stepper.start()
-        self._coder = job.coder(worker, self._state[0])
+        coding = coding_by(job.spec.transport)
+        self._coder = None if coding is None else Coder(coding, job.spec.seed, worker, self._state[0])
         self._kept = self._stepper.kind.kept_by_worker(self._state[0])  # from task to task
         # Clock -> memory after that task, of those since the last pull and a few before. -1: at the start.
         self._memories = {-1: self._memory()}
