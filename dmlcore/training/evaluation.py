@@ -15,6 +15,7 @@ from dmlcore.problems.problem import Problem
 from dmlcore.training.compiling import compiled
 from dmlcore.training.identity import once
 
+
 def device_data(problem: Problem) -> tuple[Any, Any]:
     """Returns the problem's training and evaluation data as device arrays; they are transferred once."""
     # Copies: an array of NumPy that a user changes later would else be the same memory.
