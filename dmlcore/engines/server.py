@@ -95,8 +95,8 @@ class Server:
 
     # Slots are faster to look up than a dictionary, which matters at every push.
     __slots__ = (
-        *STATE, "_at_push", "_depth", "_enough", "_normalises", "_noted", "_patience", "_plan", "_serial",
-        "_sizes", "_starting", "_update_seconds", "journal", "load", "policy", "spec",
+        *STATE, "_depth", "_enough", "_keep_copy", "_normalises", "_noted", "_on_pull", "_on_push",
+        "_patience", "_plan", "_serial", "_sizes", "_update_seconds", "journal", "load", "policy", "spec",
     )  # fmt: skip
 
     def __init__(
@@ -107,6 +107,9 @@ class Server:
         keeps_journal: bool = True,
     ):
         self.spec, self.policy, self.load, self._plan = spec, spec.policy, spec.load, plan
+        # Fields of a named tuple take three times as long to look up.
+        self._on_push, self._on_pull = self.policy.on_push, self.policy.on_pull
+        self._keep_copy = self.policy.keep_copy
         self._serial = itertools.count() if serial is None else serial
         # Number of tasks without an update, or without approaching the end, after which a run fails.
         self._patience = max(MOST_TASKS, 2 * self.num_workers)
@@ -149,15 +152,6 @@ class Server:
         fixed = self.load.observe is None and self.policy.batch_size is None
         self._sizes = [self._size(worker, 0) for worker in range(self.num_workers)] if fixed else None
         self._noted = self.journal is not None or self.load.observe is not None
-        self._collect()
-
-    def _collect(self) -> None:
-        """Makes tuples of what every push and start use; named fields take three times as long to look up."""
-        policy, flight = self.policy, self.flight
-        own = flight, self._done, self._free, self.record, self.pending
-        self._at_push = policy.on_push, policy.keep_copy, *own
-        lists = self.present, flight, self._clock, self._last_cut
-        self._starting = self._depth, *lists, self._sizes, policy.on_pull
 
     def first_size(self, worker: int) -> int:
         """Returns the samples of a worker's first task."""
@@ -214,10 +208,9 @@ class Server:
             push_queued: how long the push waited in the server's queues.
         """
         worker, clock, size, version, pull, since, _, told = order
-        on_push, keep_copy, flights, done, free, record, pending = self._at_push
-        flight = flights[worker]
+        flight, keep_copy, record = self.flight[worker], self._keep_copy, self.record
         left = () if len(flight) == 1 else tuple(each for each in flight if each is not order)
-        done[worker], free[worker] = clock, computed
+        self._done[worker], self._free[worker] = clock, computed
         row = len(record) // ROW
         kept: tuple[Order, ...] = ()
         try:
@@ -231,8 +224,8 @@ class Server:
                 self._clock[worker] = clock + 1
                 kept = (order.following(computed),)
                 left = (*left, *kept) if left else kept
-            flights[worker] = left
-            answer = on_push(self.state, push)
+            self.flight[worker] = left
+            answer = self._on_push(self.state, push)
         except Exception as error:
             error.add_note(self._where(f"push of worker {worker}, clock {clock}", time))
             raise
@@ -261,7 +254,7 @@ class Server:
         if row >= self._next_check:
             self._check_progress(time)
         if not alone:
-            pending[worker, clock] = row, order
+            self.pending[worker, clock] = row, order
             if decision is not NOTHING_YET:
                 return self._carry_out(decision, time, kept)
             return ((), (), kept) if kept else NOTHING
@@ -393,7 +386,6 @@ class Server:
             first, before = since
             for name, value in _copied(before).items():
                 setattr(self, name, value)
-            self._collect()
         flight, push = self.flight, self.push
         for kind, *happened in itertools.islice(journal, first, None):
             if kind == "push":
@@ -494,7 +486,7 @@ class Server:
         """Carries out a decision; `kept`: the task that the worker has begun on its cached copy."""
         apply, drop, cancel, start, wake = decision
         try:
-            pending, keeps = self.pending, self.policy.keep_copy
+            pending, keeps = self.pending, self._keep_copy
             if apply:
                 samples, number, record = 0, self.num_updates, self.record
                 if self._normalises and all(push[:2] in pending for push in apply):
@@ -578,10 +570,10 @@ class Server:
     def _start(self, start: Sequence[Start], time: float, depth: int = 0) -> list[Order]:
         """Starts tasks until each worker has `depth` of them; 0: as many as fill its pipeline."""
         orders: list[Order] = []
-        full, present, flights, clocks, last_cut, sizes, on_pull = self._starting
+        full, flights, clocks, on_pull = self._depth, self.flight, self._clock, self._on_pull
         version, serial, told = self.num_updates, self._serial, NOTHING_TOLD
         for worker, asked, ahead in start:
-            if worker not in present:
+            if worker not in self.present:
                 raise mistakes.not_there(self.policy, "starts", worker, time)
             flight = flights[worker]
             if flight and len(flight) >= (depth or full):
@@ -590,10 +582,10 @@ class Server:
             if ahead is not None:
                 clock = self._ahead(worker, ahead, clock if flight else 0)
             clocks[worker] = clock
-            if clock <= last_cut[worker] and (row := Record(self.record).last(worker, clock)) >= 0:
+            if clock <= self._last_cut[worker] and (row := Record(self.record).last(worker, clock)) >= 0:
                 self._redone.add(row)
             try:
-                known = sizes if asked is None else None
+                known = self._sizes if asked is None else None
                 size = self._size(worker, clock, asked) if known is None else known[worker]
                 if on_pull is not None:
                     told = on_pull(self.state, worker)
