@@ -173,13 +173,12 @@ def actors_for(ray: Any, num_workers: int, keep: bool) -> Iterator[Actors]:
     try:
         yield actors
     except BaseException:
-        keep = False
+        actors.end(ray)
         raise
-    finally:
-        if keep:
-            _kept.append(actors)
-        else:
-            actors.end(ray)
+    if keep:
+        _kept.append(actors)
+    else:
+        actors.end(ray)
 
 
 def fail_for_cpus(num_workers: int, there: str, missing: int) -> NoReturn:
