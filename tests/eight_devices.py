@@ -84,7 +84,7 @@ def compare(problem, cluster, policy, optimizer, devices=None):
     losses = []
     for mark in MARKS:
         replay.advance(mark)
-        losses.append(float(replay.evaluate()[0]["loss"]))
+        losses.append(float(replay.evaluate()["loss"]))
     assert run.history["update"].tolist() == list(MARKS)
     return {
         "params": relative_error(flat(replay.params()), flat(run.params)),

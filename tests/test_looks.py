@@ -50,7 +50,7 @@ def test_one_call_is_as_many_steps_with_looks_between(policy, marks, window, pro
     assert len(found) == len(MARKS[marks])
     for mark, metrics in zip(MARKS[marks], found, strict=True):
         step.advance(mark)
-        (expected,) = step.evaluate()
+        expected = step.evaluate()
         assert metrics == {name: float(value) for name, value in expected.items()}
     assert bits(ahead.params()) == bits(step.params())
 

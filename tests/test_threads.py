@@ -20,7 +20,7 @@ from dmlcore.engines.job import Job
 from dmlcore.engines.real import WorkerError
 from dmlcore.engines.server import Server
 from dmlcore.engines.spec import RunSpec
-from dmlcore.engines.worker import Worker
+from dmlcore.engines.worker import Assignment, Worker
 
 pytestmark = pytest.mark.usefixtures("optimised")
 
@@ -212,12 +212,13 @@ def test_a_worker_that_keeps_its_copy_does_not_add_up_how_late_it_woke_up():
     clock, problem = LateClock(), plane()
     cluster = dml.Cluster.uniform(2, samples_per_second=320, latency=1.0)
     spec = RunSpec.checked(dml.ssp(math.inf), cluster, updates=100)
-    worker = Worker(0, clock, lambda message: None, Job(spec, problem, optax.sgd(0.1)), clock, (32,), 0)
+    job = Job(spec, problem, optax.sgd(0.1))
+    worker = Worker(0, clock, lambda message: None, job, clock, (32,), 0, job.stepper())
     _, _, (order, _) = Server(spec, lambda order: (0.0, 0.0, 0.0)).begin()
     ends, first = [], worker._stepper.start()
-    for state in (first, *[None] * 20):
-        message, order = worker._carry_out(order, state, order.time)
-        assert message is None
-        ends.append(order.time)
+    worker._tasks.append(Assignment(order, 0.0, first, order.time))
+    for _ in range(21):
+        assert worker._carry_out(worker._tasks.popleft()) is None
+        ends.append(worker._tasks[0].order.time)
     worker._outbox.close()
     np.testing.assert_allclose(ends, 1.0 + 0.1 * np.arange(1, 22), rtol=1e-12)

@@ -12,8 +12,9 @@ from engine_runs import check_replay, plane, same_bits, same_timeline
 from wheels import wheels
 
 import dmlcore as dml
+from dmlcore.engines.segments import TrainingWatch
+from dmlcore.engines.spec import RunSpec
 from dmlcore.methods.policies import ALL_POLICIES
-from dmlcore.training.segments import TrainingWatch
 from dmlcore.training.slots import NONE, Slots
 from dmlcore.training.stepper import Observer, Stepper
 from dmlcore.types import Decision, Policy, Start
@@ -26,13 +27,13 @@ SGD = optax.sgd(0.1)
 def test_what_a_policy_sees_is_what_the_gradients_were():
     """The compiled watch and a real server's observer agree with gradients computed one by one."""
     problem, shown = plane(), []
-    watch = TrainingWatch(problem, SGD, 3, 4, lock_step=True)
+    policy = dml.pflug(2, burn_in=5, threshold=1, observe_every=7)
+    watch = TrainingWatch(problem, SGD, RunSpec.checked(policy, MIXED, updates=50, seed=3))
 
     def tell(progress):
         shown.append(watch(progress))
         return shown[-1]
 
-    policy = dml.pflug(2, burn_in=5, threshold=1, observe_every=7)
     trace = dml.simulate(policy, MIXED, updates=50, seed=3, watch=tell)
     assert [seen.update for seen in shown] == [0, 1, 2, 4, 8, 15, 22, 29, 36, 43]
     stepper = Stepper(problem, SGD, 3)
@@ -64,7 +65,7 @@ def test_what_a_policy_sees_is_what_the_gradients_were():
 def test_the_run_that_was_watched_is_the_run(policy):
     """Also where versions are old: the loss that the policy saw last is that of the replayed trace."""
     problem, policy, shown = plane(), WATCHING[policy](), []
-    watch = TrainingWatch(problem, SGD, 3, 4, policy.max_lead == 0)
+    watch = TrainingWatch(problem, SGD, RunSpec.checked(policy, MIXED, updates=63, seed=3))
     trace = dml.simulate(
         policy,
         MIXED,
@@ -193,7 +194,7 @@ def test_after_a_server_crash_it_has_seen_what_it_has_trained():
     run = dml.train(problem, cluster, dml.adasync(1), SGD, updates=80, seed=0)
     assert run.trace.metadata["incidents"][0]["lost_updates"] > 0
     shown = []
-    watch = TrainingWatch(problem, SGD, 0, 4, lock_step=True)
+    watch = TrainingWatch(problem, SGD, RunSpec.checked(dml.adasync(1), cluster, updates=80, seed=0))
     trace = dml.simulate(
         dml.adasync(1),
         cluster,

@@ -151,6 +151,11 @@ class Faults:
         }
 
     @property
+    def server_crashes(self) -> bool:
+        """Whether the server crashes."""
+        return any(isinstance(fault, ServerCrash) for fault in self.events)
+
+    @property
     def forget(self) -> bool:
         """Whether a worker or the server may lose its state."""
         return any(incident.kind in ("leave", "down") for incident in incidents(self))

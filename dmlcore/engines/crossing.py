@@ -26,9 +26,6 @@ class Crossing:
         # Then attempt -> end of the transfer, and wait on the link in seconds, of copies that came too early.
         self.coming: list[list[tuple[Order, float]]] = [[] for _ in range(clock.spec.cluster.num_workers)]
         self.came: dict[int, tuple[float, float]] = {}
-        draws = clock.draws
-        takes = draws, draws.compute_seconds, draws.pulls_take
-        self.at_hand: tuple[Any, ...] = (clock.timed, clock.sending, *takes, clock.plain)
 
     def send_copies(self, start: Sequence[Order], now: float) -> list[Order]:
         """Sends the copies for the tasks that begin now, and returns the tasks that use a cached copy."""
@@ -62,8 +59,7 @@ class Crossing:
 
     def copy_is_through(self, now: float, order: Order, _: Any, waited: float) -> None:
         """Gives a worker its copy, and starts the task; copies of one worker arrive in order."""
-        clock, coming = self.clock, self.coming[order[0]]
-        timed, sending, draws, compute_seconds, pulls_take, plain = self.at_hand
+        clock, coming, draws = self.clock, self.coming[order[0]], self.clock.draws
         if coming[0][0] is not order:  # it waits for earlier copies
             self.came[order.attempt] = now, waited
             return
@@ -72,13 +68,13 @@ class Crossing:
             worker, number, size, _, _, _, attempt, _ = order
             _, queued = coming.pop(0)
             if order in clock.server.flight[worker]:  # otherwise it was cancelled or lost
-                begun = now + draws.pull_seconds(worker, number) if pulls_take else now
-                end = begun + compute_seconds(worker, number, size)
+                begun = now + draws.pull_seconds(worker, number) if draws.pulls_take else now
+                end = begun + draws.compute_seconds(worker, number, size)
                 queued += waited + now - through
-                if plain:
+                if clock.plain:
                     event = (end, attempt, handle_push_joins, order, begun, end, end, queued, 0.0)
-                    sending[worker] = event
-                    heappush(timed, event)
+                    clock.sending[worker] = event
+                    heappush(clock.timed, event)
                 else:
                     clock.sent(order, attempt, begun, end, now, queued)
             if not coming or coming[0][0].attempt not in self.came:

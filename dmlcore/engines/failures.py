@@ -4,7 +4,7 @@ from heapq import heappush
 from math import inf
 from typing import Any
 
-from dmlcore.cluster.faults import Incident, ServerCrash, incidents
+from dmlcore.cluster.faults import Incident, incidents
 from dmlcore.engines.absences import Absences
 from dmlcore.engines.server import Answer, Order
 
@@ -30,7 +30,6 @@ class Failures:
         # The last snapshot with the length of the journal at that time, and the length for the next snapshot.
         self.snapshot: tuple[int, dict[str, Any]] | None = None
         self.snapshot_due: float = SNAPSHOT
-        self.restarts = any(isinstance(fault, ServerCrash) for fault in self.faults.events)
 
     def begin(self) -> None:
         """Schedules all incidents; they come before all other events at the same time."""
@@ -49,16 +48,12 @@ class Failures:
         if due and answer[0] and not server.pending:
             length = len(server.journal or ())
             self.checkpoint = (server.num_updates, length)
-            if length >= self.snapshot_due:
-                self.take_snapshot(length)
-
-    def take_snapshot(self, length: int) -> None:
-        """Saves the server's state, so that a crash need not repeat the whole journal."""
-        self.snapshot_due = 1.25 * length  # all snapshots together take about five times as long as the last
-        try:
-            self.snapshot = length, self.clock.server.snapshot()
-        except Exception:  # a policy's state may be any object, also one that cannot be copied
-            self.snapshot_due = inf
+            if length >= self.snapshot_due:  # so that a crash need not repeat the whole journal
+                self.snapshot_due = 1.25 * length  # all together take about five times as long as the last
+                try:
+                    self.snapshot = length, server.snapshot()
+                except Exception:  # a policy's state may be any object, also one that cannot be copied
+                    self.snapshot_due = inf
 
     def copy(self, order: Order, now: float) -> None:
         """Schedules the further arrivals of a push that was sent more than once."""

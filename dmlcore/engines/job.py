@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from dmlcore.cluster.draws import Draws
-from dmlcore.cluster.faults import ServerCrash
 from dmlcore.engines.server import Order, Server
 from dmlcore.engines.service import Service
 from dmlcore.engines.spec import RunSpec
@@ -19,7 +18,6 @@ from dmlcore.problems.problem import Problem
 from dmlcore.trace import Trace
 from dmlcore.training.aggregation import digest, traced
 from dmlcore.training.checkpoints import Checkpoints
-from dmlcore.training.coding import Coder, coding_by
 from dmlcore.training.identity import of_eval_params, of_training, told
 from dmlcore.training.local_steps import contribution_of
 from dmlcore.training.stepper import Stepper
@@ -64,11 +62,6 @@ class Job:
         workers = spec.cluster.num_workers
         return Stepper(self.problem, self.optimizer, spec.seed, device, workers, spec.aggregate)
 
-    def coder(self, worker: int, params: Any) -> Coder | None:
-        """Returns the encoder and decoder of a worker; None if the transport does not change values."""
-        coding = coding_by(self.spec.transport)
-        return None if coding is None else Coder(coding, self.spec.seed, worker, params)
-
     def draws(self) -> Draws | None:
         """Returns the times of phases; None if no latencies are injected."""
         return self.spec.draws() if self.time_scale else None
@@ -106,8 +99,7 @@ class Job:
     @contextlib.contextmanager
     def with_folder(self) -> Iterator[Job]:
         """Yields this job with a folder for checkpoints, a temporary one if only faults need it."""
-        crashes = any(isinstance(fault, ServerCrash) for fault in self.spec.faults.events)
-        if self.checkpoint is not None or not crashes:
+        if self.checkpoint is not None or not self.spec.faults.server_crashes:
             yield self
             return
         with tempfile.TemporaryDirectory(prefix="dmlcore-") as folder:

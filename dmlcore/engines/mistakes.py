@@ -14,11 +14,6 @@ def no_answer(policy: Policy, part: str, answer: Any, expected: str) -> ValueErr
     return ValueError(checks.message(f"{policy.name}, {part}", repr(answer), expected))
 
 
-def no_on_wake(policy: Policy, wake: Any) -> ValueError:
-    """Returns the error for a timer of a policy without `on_wake`."""
-    return ValueError(f"{policy.name} sets a timer, wake={wake!r}, but has no on_wake")
-
-
 def not_at_server(policy: Policy, does: str, key: tuple[int, int]) -> ValueError:
     """Returns the error for a decision about a push that is not at the server."""
     worker, clock = key
@@ -55,20 +50,9 @@ def check_parts(policy: Policy, decision: tuple[Any, ...]) -> None:
                     checks.integer(f"{own}, {field}", value, low=0)
 
 
-def unknown_worker(policy: Policy, does: str, worker: int, time: float) -> ValueError:
-    """Returns the error for a decision about a worker that does not exist."""
+def not_there(policy: Policy, does: str, worker: int, time: float) -> ValueError:
+    """Returns the error for a decision about a worker that does not exist or is absent."""
     return ValueError(f"{policy.name} {does} worker {worker}, which is not present, at {time:g} s")
-
-
-def cannot_start(policy: Policy, worker: int, present: bool, time: float) -> ValueError:
-    """Returns the error for a decision that starts a worker which has a task or is absent."""
-    fault = "is busy" if present else "is not present"
-    return ValueError(f"{policy.name} starts worker {worker}, which {fault}, at {time:g} s")
-
-
-def back_in_time(policy: Policy, worker: int, clock: int, last: int) -> ValueError:
-    """Returns the error for a decision that starts a clock which the worker has already finished."""
-    return ValueError(f"{policy.name} starts clock {clock} of worker {worker}, which has done clock {last}")
 
 
 def other_weight(policy: Policy, order: Any, weight: float) -> ValueError:

@@ -8,12 +8,12 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Protocol
 
 from dmlcore import checks
-from dmlcore.cluster.faults import Incident, ServerCrash, incidents
+from dmlcore.cluster.faults import Incident, incidents
 from dmlcore.engines import mistakes
 from dmlcore.engines.absences import Absences
 from dmlcore.engines.job import Job, Recording
 from dmlcore.engines.server import Answer, Order
-from dmlcore.engines.service import Crossings, FairService
+from dmlcore.engines.service import FairService, Transfers
 from dmlcore.engines.worker import Arrival, Assignment, Clock, Failure, Freeze, Idle, Ready
 from dmlcore.training.checkpoints import Checkpoints
 from dmlcore.training.coding import EVERY_PUSH, memory_of
@@ -57,7 +57,7 @@ class Serving:
         crew: the workers.
         clock: the clock of the run; it is set to 0 when every worker is ready.
         checkpoints: store of the server's state. None: the state is not saved.
-        stepper: the server's arithmetic. None: the job's.
+        stepper: the server's arithmetic.
         serial: numbers of attempts.
         kill: function that ends the server's process. None: a crash only discards the server's state.
     """
@@ -68,8 +68,8 @@ class Serving:
         inbox: queue.Queue,
         crew: Crew,
         clock: Clock,
-        checkpoints: Checkpoints | None = None,
-        stepper: Stepper | None = None,
+        checkpoints: Checkpoints | None,
+        stepper: Stepper,
         serial: Iterator[int] | None = None,
         kill: Callable[[], None] | None = None,
     ):
@@ -78,11 +78,11 @@ class Serving:
         # entry is removed at the push of the task that pulled.
         self._answered: dict[int, tuple[float, float]] = {}
         self._new_server = job.new_server(itertools.count() if serial is None else serial, self._answered)
-        self._spec, self._stepper, self._inbox, self._crew = spec, stepper or job.stepper(), inbox, crew
+        self._spec, self._stepper, self._inbox, self._crew = spec, stepper, inbox, crew
         self._clock, self._faults, self._seconds = clock, faults, spec.stop.seconds
         self._service = job.service()
         # Transfers on links that are shared equally.
-        self._crossings = Crossings(self._service) if isinstance(self._service, FairService) else None
+        self._transfers = Transfers(self._service) if isinstance(self._service, FairService) else None
         self._noted = 0.0  # when the last incident happened
         self._checkpoints, self._kill = checkpoints, kill
         self.server = self._new_server()
@@ -105,7 +105,6 @@ class Serving:
         # Updates made, with the machine's time and the number of tasks at which this number was first seen.
         self._progress = -1, 0.0, 0
         self._looked = 0.0  # when workers were last checked, on the machine's clock
-        self._server_crashes = any(isinstance(fault, ServerCrash) for fault in faults.events)
         # Batch sizes of each worker's first task and of tasks that may follow, to compile for them at the
         # start.
         first = map(self._new_server().first_size, range(self.server.num_workers))
@@ -133,9 +132,8 @@ class Serving:
         found = self._load()
         now = max(since, found or 0.0)
         self._absences.log += [entry for entry in log if entry not in self._absences.log]
-        passed = [incident for incident in self._schedule if incident.time < now]
-        self._schedule = self._schedule[len(passed) :]
-        for incident in passed:
+        while self._schedule and self._schedule[0].time < now:
+            incident = self._schedule.pop(0)
             if incident.kind == "leave":
                 self._absences.begin(incident)
             elif incident.kind == "join":
@@ -227,7 +225,7 @@ class Serving:
     def _next_message(self, now: float) -> Any:
         """Returns the next message, or None when another event is due."""
         due = min(self._schedule[0].time if self._schedule else math.inf, self.server.due, self._seconds)
-        due = due if self._crossings is None else min(due, self._crossings.due)
+        due = due if self._transfers is None else min(due, self._transfers.due)
         try:
             return self._inbox.get(timeout=min(PATIENCE_SECONDS, max(0.0, (due - now) * self._clock.scale)))
         except queue.Empty:
@@ -246,16 +244,16 @@ class Serving:
         if isinstance(message, Ready):
             if self._is_ready(message) and message.worker not in self.server.present:
                 self._carry_out(self.server.join(message.worker, now), now)
-        elif isinstance(message, Arrival) and self._crossings is not None:
-            self._crossings.push(min(message.due, now), message)
+        elif isinstance(message, Arrival) and self._transfers is not None:
+            self._transfers.push(min(message.due, now), message)
         elif isinstance(message, Arrival):
             self._arrive(message, now, min(message.due, now))
 
     def _cross(self) -> None:
         """Handles the transfers that have crossed the shared links: takes pushes, and sends copies."""
-        while self._crossings is not None and not self.server.over:
+        while self._transfers is not None and not self.server.over:
             now = self._clock.now()
-            if now >= self._seconds or (found := self._crossings.through(now)) is None:
+            if now >= self._seconds or (found := self._transfers.through(now)) is None:
                 return
             time, task, answer, waited = found
             if answer is None:
@@ -355,9 +353,9 @@ class Serving:
                 since = order.time
                 if self._service is not None and self._service.pulls_take:
                     since, waited = self._service.answer(order.worker, order.clock, since)
-                    if self._crossings is not None:
+                    if self._transfers is not None:
                         self._answered[order.attempt] = math.inf, math.inf  # until it has crossed
-                        self._crossings.copy(since, order, (self._state, waited))
+                        self._transfers.copy(since, order, (self._state, waited))
                         continue
                     self._answered[order.attempt] = since, waited
                 self._post(order.worker, Assignment(order, self._clock.now(), self._state, since))
@@ -369,7 +367,7 @@ class Serving:
             return
         # Saving takes real time, so it is not always done when due. With server crashes it is: the lost
         # updates must be predictable.
-        if self._server_crashes or self._checkpoints.due():
+        if self._faults.server_crashes or self._checkpoints.due():
             self._save()
 
     def _new_turns(self) -> Turns | None:
@@ -462,8 +460,8 @@ class Serving:
         now = self._clock.now()
         if self._service is not None:
             self._service.reset(now)
-        if self._crossings is not None:
-            self._crossings.reset()
+        if self._transfers is not None:
+            self._transfers.reset()
         self._resume(now)
 
     def _resume(self, now: float) -> None:

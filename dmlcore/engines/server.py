@@ -95,8 +95,8 @@ class Server:
 
     # Slots are faster to look up than a dictionary, which matters at every push.
     __slots__ = (
-        *STATE, "_at_push", "_depth", "_enough", "_normalises", "_noted", "_patience", "_plan", "_serial",
-        "_sizes", "_starting", "_update_seconds", "journal", "load", "policy", "spec",
+        *STATE, "_depth", "_enough", "_keep_copy", "_normalises", "_noted", "_on_pull", "_on_push",
+        "_patience", "_plan", "_serial", "_sizes", "_update_seconds", "journal", "load", "policy", "spec",
     )  # fmt: skip
 
     def __init__(
@@ -107,6 +107,9 @@ class Server:
         keeps_journal: bool = True,
     ):
         self.spec, self.policy, self.load, self._plan = spec, spec.policy, spec.load, plan
+        # Fields of a named tuple take three times as long to look up.
+        self._on_push, self._on_pull = self.policy.on_push, self.policy.on_pull
+        self._keep_copy = self.policy.keep_copy
         self._serial = itertools.count() if serial is None else serial
         # Number of tasks without an update, or without approaching the end, after which a run fails.
         self._patience = max(MOST_TASKS, 2 * self.num_workers)
@@ -149,15 +152,6 @@ class Server:
         fixed = self.load.observe is None and self.policy.batch_size is None
         self._sizes = [self._size(worker, 0) for worker in range(self.num_workers)] if fixed else None
         self._noted = self.journal is not None or self.load.observe is not None
-        self._collect()
-
-    def _collect(self) -> None:
-        """Makes tuples of what every push and start use; named fields take three times as long to look up."""
-        policy, flight = self.policy, self.flight
-        own = flight, self._done, self._free, self.record, self.pending
-        self._at_push = policy.on_push, policy.keep_copy, *own
-        lists = self.present, flight, self._clock, self._last_cut
-        self._starting = self._depth, *lists, self._sizes, policy.on_pull
 
     def first_size(self, worker: int) -> int:
         """Returns the samples of a worker's first task."""
@@ -214,23 +208,24 @@ class Server:
             push_queued: how long the push waited in the server's queues.
         """
         worker, clock, size, version, pull, since, _, told = order
-        on_push, keep_copy, flights, done, free, record, pending = self._at_push
-        flight = flights[worker]
+        flight, keep_copy, record = self.flight[worker], self._keep_copy, self.record
         left = () if len(flight) == 1 else tuple(each for each in flight if each is not order)
-        done[worker], free[worker] = clock, computed
+        self._done[worker], self._free[worker] = clock, computed
         row = len(record) // ROW
         kept: tuple[Order, ...] = ()
         try:
             keeps = keep_copy is not None and keep_copy(told[0], clock + 1)
             push = new(Push, (worker, clock, version, time, computed - begun, size, keeps))
             if self._noted:
-                self._note_push(push, begun, computed, pull_queued, push_queued)
+                self._note("push", worker, clock, time, begun, computed, pull_queued, push_queued)
+                if self.load.observe is not None:
+                    self.load_state = self.load.observe(self.load_state, push)
             if keeps:  # the worker began its next task on its cached copy when it had computed this one
                 self._clock[worker] = clock + 1
                 kept = (order.following(computed),)
                 left = (*left, *kept) if left else kept
-            flights[worker] = left
-            answer = on_push(self.state, push)
+            self.flight[worker] = left
+            answer = self._on_push(self.state, push)
         except Exception as error:
             error.add_note(self._where(f"push of worker {worker}, clock {clock}", time))
             raise
@@ -259,7 +254,7 @@ class Server:
         if row >= self._next_check:
             self._check_progress(time)
         if not alone:
-            pending[worker, clock] = row, order
+            self.pending[worker, clock] = row, order
             if decision is not NOTHING_YET:
                 return self._carry_out(decision, time, kept)
             return ((), (), kept) if kept else NOTHING
@@ -283,12 +278,6 @@ class Server:
                 raise
             return apply, (), [*kept, *started] if kept else started
         return apply, (), kept
-
-    def _note_push(self, push: Push, *times: float) -> None:
-        """Adds a push, with its computing times and waits, to the journal, and shows it to the load rule."""
-        self._note("push", push.worker, push.clock, push.time, *times)
-        if self.load.observe is not None:
-            self.load_state = self.load.observe(self.load_state, push)
 
     def leave(self, worker: int, time: float) -> Answer:
         """Removes a worker; its tasks in flight are lost."""
@@ -397,7 +386,6 @@ class Server:
             first, before = since
             for name, value in _copied(before).items():
                 setattr(self, name, value)
-            self._collect()
         flight, push = self.flight, self.push
         for kind, *happened in itertools.islice(journal, first, None):
             if kind == "push":
@@ -446,9 +434,9 @@ class Server:
         for worker in range(self.num_workers):
             self._cut(worker, time)
         tasks = tasks_frame(self.record, self.spec.cluster.server is not None)
-        arrived = tasks["push_end"].notna()
-        if self.policy.on_wake is not None:
-            metadata = metadata | {"wakes": self._wakes_after(arrived)}
+        if self.policy.on_wake is not None:  # of each timer: time, number of pushes before it, and its number
+            pushes = [0, *tasks["push_end"].notna().cumsum().tolist()]
+            metadata = metadata | {"wakes": [[at, pushes[row], number] for at, row, number in self._wakes]}
         if self._cancels:
             metadata = metadata | {"cancels": self._cancels}
         if self._redone:
@@ -498,7 +486,7 @@ class Server:
         """Carries out a decision; `kept`: the task that the worker has begun on its cached copy."""
         apply, drop, cancel, start, wake = decision
         try:
-            pending, keeps = self.pending, self.policy.keep_copy
+            pending, keeps = self.pending, self._keep_copy
             if apply:
                 samples, number, record = 0, self.num_updates, self.record
                 if self._normalises and all(push[:2] in pending for push in apply):
@@ -529,7 +517,7 @@ class Server:
             cut, workers = self._cut, len(self.flight)
             for worker in cancel:
                 if not 0 <= worker < workers:
-                    raise mistakes.unknown_worker(self.policy, "cancels", worker, time)
+                    raise mistakes.not_there(self.policy, "cancels", worker, time)
                 cut(worker, time)
             started = self._start(start, time)
             if wake is not None:
@@ -543,7 +531,7 @@ class Server:
         """Sets the timer of a decision made at `time`."""
         policy = self.policy
         if policy.on_wake is None:
-            raise mistakes.no_on_wake(policy, wake)
+            raise ValueError(f"{policy.name} sets a timer, wake={wake!r}, but has no on_wake")
         try:
             seconds, token = wake
         except (TypeError, ValueError):
@@ -560,14 +548,6 @@ class Server:
         self._woken = (since, count + 1) if since == progress else (progress, 1)
         if self._woken[1] > MOST_TASKS:
             raise mistakes.only_wakes(self.policy, time, self.num_updates, MOST_TASKS)
-
-    def _wakes_after(self, arrived: Any) -> list[list[float | int]]:
-        """Returns for each fired timer its time in seconds, the number of pushes before it, and its number.
-
-        `arrived`: whether the push of each row of the record arrived, shape (T,).
-        """
-        pushes = [0, *arrived.cumsum().tolist()]
-        return [[time, pushes[row], number] for time, row, number in self._wakes]
 
     def _updated(self, time: float) -> float:
         """Returns when an update decided at `time` is made; an update in progress at the end counts."""
@@ -590,22 +570,22 @@ class Server:
     def _start(self, start: Sequence[Start], time: float, depth: int = 0) -> list[Order]:
         """Starts tasks until each worker has `depth` of them; 0: as many as fill its pipeline."""
         orders: list[Order] = []
-        full, present, flights, clocks, last_cut, sizes, on_pull = self._starting
+        full, flights, clocks, on_pull = self._depth, self.flight, self._clock, self._on_pull
         version, serial, told = self.num_updates, self._serial, NOTHING_TOLD
         for worker, asked, ahead in start:
-            if worker not in present:
-                raise mistakes.cannot_start(self.policy, worker, False, time)
+            if worker not in self.present:
+                raise mistakes.not_there(self.policy, "starts", worker, time)
             flight = flights[worker]
             if flight and len(flight) >= (depth or full):
-                raise mistakes.cannot_start(self.policy, worker, True, time)
+                raise ValueError(f"{self.policy.name} starts worker {worker}, which is busy, at {time:g} s")
             clock = clocks[worker] + 1
             if ahead is not None:
                 clock = self._ahead(worker, ahead, clock if flight else 0)
             clocks[worker] = clock
-            if clock <= last_cut[worker]:
-                self._redo(worker, clock)
+            if clock <= self._last_cut[worker] and (row := Record(self.record).last(worker, clock)) >= 0:
+                self._redone.add(row)
             try:
-                known = sizes if asked is None else None
+                known = self._sizes if asked is None else None
                 size = self._size(worker, clock, asked) if known is None else known[worker]
                 if on_pull is not None:
                     told = on_pull(self.state, worker)
@@ -625,19 +605,14 @@ class Server:
                 orders += self._start([Start(worker, asked)], time, depth)
         return orders
 
-    def _redo(self, worker: int, clock: int) -> None:
-        """Removes the last cut attempt at a task that begins again, if there was one."""
-        row = Record(self.record).last(worker, clock)
-        if row >= 0:
-            self._redone.add(row)
-
     def _ahead(self, worker: int, clock: int, least: int) -> int:
         """Returns the clock that a policy asks for, or `least`, if a pipeline already computes that clock."""
         if type(clock) is not int or clock > FURTHEST:
             name = f"{self.policy.name}, worker {worker}"
             clock = checks.integer(name, clock, low=0, high=FURTHEST, why="the clock to start")
-        if clock <= self._done[worker]:
-            raise mistakes.back_in_time(self.policy, worker, clock, self._done[worker])
+        if clock <= (done := self._done[worker]):
+            starts = f"{self.policy.name} starts clock {clock} of worker {worker}"
+            raise ValueError(f"{starts}, which has done clock {done}")
         return max(clock, least)
 
     def _size(self, worker: int, clock: int, asked: int | None = None) -> int:

@@ -205,20 +205,8 @@ class FairService(Service):
         self.into.reset()
         self.out.reset()
 
-    @property
-    def due(self) -> float:
-        """When the next transfer ends, if no other one starts; seconds."""
-        return min(self.into.due, self.out.due)
 
-    def leave(self) -> tuple[float, Any, Any, float]:
-        """Ends the next transfer; returns its end, its task, its data and its delay by sharing; seconds."""
-        into, out = self.into, self.out
-        link = out if out.due < into.due else into
-        time = link.due
-        return time, *link.leave()
-
-
-class Crossings:
+class Transfers:
     """Transfers over shared links on a real clock: gives those that have ended, in that order.
 
     Args:
@@ -226,30 +214,26 @@ class Crossings:
     """
 
     def __init__(self, service: FairService):
-        self._service = service
-        self._joining: list[tuple[float, int, Callable[..., None], Any, Any]] = []
+        self._into, self._out = service.into, service.out
+        self._starts: list[tuple[float, int, SharedLink, Any, Any]] = []
         self._serial = itertools.count()
 
     def reset(self) -> None:
         """Discards the transfers that have not started yet."""
-        self._joining.clear()
+        self._starts.clear()
 
     def push(self, time: float, arrival: Any) -> None:
         """Schedules a push that reaches the server's link at `time`."""
-        self._add(time, self._service.into.join, arrival, None)
+        heappush(self._starts, (time, next(self._serial), self._into, arrival, None))
 
     def copy(self, time: float, order: Any, answer: Any) -> None:
         """Schedules the reply to a pull, which leaves the server's processor at `time`."""
-        self._add(time, self._service.out.join, order, answer)
-
-    def _add(self, time: float, join: Callable[..., None], task: Any, answer: Any) -> None:
-        heappush(self._joining, (time, next(self._serial), join, task, answer))
+        heappush(self._starts, (time, next(self._serial), self._out, order, answer))
 
     @property
     def due(self) -> float:
         """When the next transfer starts or ends, if nothing else is sent; seconds."""
-        joining = self._joining[0][0] if self._joining else math.inf
-        return min(joining, self._service.due)
+        return min(self._into.due, self._out.due, self._starts[0][0] if self._starts else math.inf)
 
     def through(self, now: float) -> tuple[float, Any, Any, float] | None:
         """Returns the next transfer that has ended by `now`, or None.
@@ -257,10 +241,10 @@ class Crossings:
         A transfer is its end in seconds, the task, the reply to its pull (None for a push), and its delay by
         sharing in seconds.
         """
-        while self.due <= now:
-            if self._joining and self._joining[0][0] <= self._service.due:
-                time, _, join, task, answer = heappop(self._joining)
-                join(time, task, answer)
+        while (due := self.due) <= now:
+            if self._starts and self._starts[0][0] <= due:
+                time, _, link, task, answer = heappop(self._starts)
+                link.join(time, task, answer)
             else:
-                return self._service.leave()
+                return due, *(self._into if self._into.due == due else self._out).leave()
         return None

@@ -66,12 +66,9 @@ class StopRule(NamedTuple):
         return cls(seconds=checks.real("seconds", seconds, above=0, high=1e300))
 
 
-SIDES = "or a tuple of them, for each tensor"
-
-
 def _shape(shape: Any) -> tuple[int, ...]:
-    sides = shape if isinstance(shape, list | tuple) else [shape]
-    return tuple(checks.integer("tensor_shapes", side, low=0, why=SIDES) for side in sides)
+    sides, why = shape if isinstance(shape, list | tuple) else [shape], "or a tuple of them, for each tensor"
+    return tuple(checks.integer("tensor_shapes", side, low=0, why=why) for side in sides)
 
 
 @dataclass(frozen=True)
@@ -134,15 +131,13 @@ class RunSpec:
         Raises:
             ValueError: an argument is wrong; the message names it.
         """
-        if isinstance(method, Method):
-            policy, own_load, own_transport, _, own_compensation, own_local, own_aggregate = method
-            aggregate = aggregate if own_aggregate is None else own_aggregate
-            local = local if own_local is None else own_local
-            load = load if own_load is None else own_load
-            transport = transport if own_transport is None else own_transport
-            compensation = compensation if own_compensation is None else own_compensation
-        else:
-            policy = method
+        own = method if isinstance(method, Method) else Method(method)
+        policy = own.policy
+        load = load if own.load is None else own.load
+        transport = transport if own.transport is None else own.transport
+        compensation = compensation if own.compensation is None else own.compensation
+        local = local if own.local is None else own.local
+        aggregate = aggregate if own.aggregate is None else own.aggregate
         check_kind("policy", policy, Policy)
         check_kind("cluster", cluster, Cluster)
         checks.integer(f"{policy.name}, observe_every", policy.observe_every, low=1)

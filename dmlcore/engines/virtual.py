@@ -58,7 +58,7 @@ class VirtualClock:
         self.spec, self.watch, self.draws, self.service = spec, watch, spec.draws(), spec.service()
         self.failures = Failures(self) if spec.faults.events else None
         self.timers = spec.policy.on_wake is not None
-        self.restarts = self.failures is not None and self.failures.restarts  # whether the server crashes
+        self.restarts = spec.faults.server_crashes
         self.may_look = watch is not None or self.restarts or self.timers
         self.pipelined, self.updates_take = spec.transport.pipelined, spec.seconds_per_update > 0
         self.serial = itertools.count()
@@ -306,7 +306,7 @@ class VirtualClock:
         if self.watch is not None and server.looks:
             log = () if self.failures is None else self.failures.absences.log
             server.observe(*self.watch(server.progress(now)._replace(life=life, incidents=log)))
-        if self.failures is not None and self.failures.restarts:
+        if self.failures is not None and self.restarts:
             self.failures.look(answer)
 
     def plan(self, order: Order) -> tuple[float, float, float]:
@@ -363,12 +363,10 @@ class VirtualClock:
 
     def handle_stray(self, event: Any) -> bool:
         """Handles the arrival of a push that does not count: the server must still read it."""
-        if self.service is not None:
-            now, _, _, order = event
-            if self.crossing is not None:
-                self.crossing.service.into.join(now, order)
-            else:
-                self.handle_read(event)
+        if self.crossing is not None:
+            self.crossing.service.into.join(event[0], event[3])
+        elif self.service is not None:
+            self.handle_read(event)
         return False
 
     def handle_read(self, event: Any) -> bool:

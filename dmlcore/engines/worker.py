@@ -19,6 +19,7 @@ import jax
 
 from dmlcore.engines.job import Job
 from dmlcore.engines.server import Order
+from dmlcore.training.coding import Coder, coding_by
 from dmlcore.training.stepper import State, Stepper
 
 FEW = 3  # more tasks than a worker that pulls has under way
@@ -213,7 +214,7 @@ class Worker:
         clock: the server's clock, or one that follows it.
         sizes: batch sizes of its tasks in samples, to compile for them before the clock starts.
         hire: serial number of this start.
-        stepper: the worker's arithmetic. None: the job's.
+        stepper: the worker's arithmetic.
     """
 
     def __init__(
@@ -225,14 +226,15 @@ class Worker:
         clock: Clock,
         sizes: Sequence[int],
         hire: int,
-        stepper: Stepper | None = None,
+        stepper: Stepper,
     ):
         self._worker, self._inbox, self._send, self._clock = worker, inbox, send, clock
         self._sizes, self._hire = sizes, hire
-        self._stepper, self._draws, self._faults = stepper or job.stepper(), job.draws(), job.spec.faults
+        self._stepper, self._draws, self._faults = stepper, job.draws(), job.spec.faults
         self._pace = None if self._draws is None else self._draws.pace  # None: no changes of speed at a time
         self._state: State = self._stepper.start()
-        self._coder = job.coder(worker, self._state[0])
+        coding = coding_by(job.spec.transport)
+        self._coder = None if coding is None else Coder(coding, job.spec.seed, worker, self._state[0])
         self._kept = self._stepper.kind.kept_by_worker(self._state[0])  # from task to task
         # Clock -> memory after that task, of those since the last pull and a few before. -1: at the start.
         self._memories = {-1: self._memory()}
@@ -245,25 +247,21 @@ class Worker:
 
     def run(self) -> None:
         """Carries out assignments one after the other, each until it is done or discarded."""
-        task = -1
+        clock = -1
         try:
             self._compile()
             self._send(Ready(self._worker, self._hire))
             while True:
-                if not self._tasks and self._take(self._inbox.get()):
-                    return
-                while self._tasks:
+                if self._tasks:
                     assignment = self._tasks.popleft()
-                    order: Order | None = assignment.order
-                    since = assignment.since
-                    while order is not None:
-                        task = order.clock
-                        message, order = self._carry_out(order, assignment.state, since)
-                        since = order.time if order is not None else since
-                        if message is not None and self._take(message):
-                            return
+                    clock = assignment.order.clock
+                    message = self._carry_out(assignment)
+                else:
+                    message = self._inbox.get()
+                if message is not None and self._take(message):
+                    return
         except Exception as error:  # a user's problem may raise anything; the server reports it
-            self._send(Failure.of(self._worker, task, error))
+            self._send(Failure.of(self._worker, clock, error))
         finally:
             self._outbox.close()
 
@@ -297,12 +295,13 @@ class Worker:
     def _memory(self) -> tuple[Any, Any]:
         return self._kept, None if self._coder is None else self._coder.memory
 
-    def _carry_out(self, order: Order, state: Any, since: float) -> tuple[Any, Order | None]:
-        """Computes a task, whose pull or computing begins at `since`, and sends its push.
+    def _carry_out(self, assignment: Assignment) -> Any:
+        """Computes a task and sends its push; a next one on the cached copy is assigned before all others.
 
         Returns:
-            The message that ended it early, or None; the next task on the cached copy, or None.
+            The message that ended it early, or None.
         """
+        order, _, state, since = assignment
         late = max(0.0, self._awake - since)
         due = (since, since)
         if self._draws is not None:
@@ -310,7 +309,7 @@ class Worker:
         begins = max(due[0] + late, self._free) if self._pipelined else due[0] + late
         message, begun = self._wait(begins)
         if message is not None:
-            return message, None
+            return message
         ends = due[1] + begun - due[0]
         if self._draws is not None and self._pace is not None:
             ends = self._draws.finish(order.worker, order.clock, order.batch_size, begun)
@@ -335,20 +334,20 @@ class Worker:
         done = self._clock.now()
         message, ends = self._wait(ends, computing=True)
         if message is not None:
-            return message, None
+            return message
         self._free = computed = max(ends, done)  # not the time of waking up: delays would accumulate
         push = Arrival(order.worker, order.clock, order.attempt, begun, computed, gradient)
         if self._pipelined:
             self._held = push
-            return None, None
+            return None
         self._push(push, computed)
         copy_clock, weight = order.told
-        if self._keep_copy is None or not self._keep_copy(copy_clock, order.clock + 1):
-            return None, None
-        if self._stepper.problem.additive:
-            weight = 1.0  # additive updates always have weight 1
-        self._state = self._stepper.step(self._stepper.weighed(weight, gradient), self._state, [weight])
-        return None, order.following(computed)
+        if self._keep_copy is not None and self._keep_copy(copy_clock, order.clock + 1):
+            if self._stepper.problem.additive:
+                weight = 1.0  # additive updates always have weight 1
+            self._state = self._stepper.step(self._stepper.weighed(weight, gradient), self._state, [weight])
+            self._tasks.appendleft(assignment._replace(order=order.following(computed), since=computed))
+        return None
 
     def _push(self, push: Arrival, departs: float) -> None:
         """Sends a push, and its copies if a fault doubles it."""

@@ -19,6 +19,7 @@ from dmlcore.checks import check_kind
 from dmlcore.cluster import Cluster
 from dmlcore.engines.engine import Engine, resolve
 from dmlcore.engines.job import Job
+from dmlcore.engines.segments import TrainingWatch
 from dmlcore.engines.spec import RunSpec
 from dmlcore.experiments.histories import (
     Looks,
@@ -33,13 +34,12 @@ from dmlcore.methods.local import check_aggregated, check_counted
 from dmlcore.problems.problem import Problem
 from dmlcore.trace import Trace
 from dmlcore.training.aggregation import check_aggregate
-from dmlcore.training.coding import coding_by, memory_of
+from dmlcore.training.coding import memory_of
 from dmlcore.training.identity import check_once, told
 from dmlcore.training.local_steps import contribution_of
 from dmlcore.training.loop import EvalParams
 from dmlcore.training.optimizer import check_update
 from dmlcore.training.replay import Replay
-from dmlcore.training.segments import TrainingWatch
 from dmlcore.training.turns import check_additive, void_tasks
 from dmlcore.types import Aggregate, Load, LocalSteps, Method, Policy, Transport
 
@@ -257,20 +257,8 @@ def timeline(
     problem = spec.steps_of(problem)
     if engine.timeline is None:
         checks.fail("engine", engine, "an engine with a virtual clock (for a timeline without training)")
-    watch = None
-    if spec.policy.on_observation is not None:
-        watch = TrainingWatch(
-            problem,
-            optimizer,
-            spec.seed,
-            spec.cluster.num_workers,
-            lock_step=spec.policy.max_lead == 0 and not spec.transport.pipelined,
-            compensation=spec.compensation,
-            code=coding_by(spec.transport),
-            keeps_copies=spec.policy.keep_copy is not None,
-            aggregate=spec.aggregate,
-        )
-    trace = engine.timeline(spec, watch)
+    watches = spec.policy.on_observation is not None
+    trace = engine.timeline(spec, TrainingWatch(problem, optimizer, spec) if watches else None)
     trace.metadata.update(told(problem))
     _warn_of_no_update(trace)
     return trace

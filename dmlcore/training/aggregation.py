@@ -122,16 +122,6 @@ def counted(aggregation: Aggregation, numbers: Any, weight: Any, push: Any) -> A
     return push if each is None else isolated(weight != 0, each, numbers[0], push)
 
 
-def gather(gathered: Gathered, weight: Any, push: Any) -> Gathered:
-    """Adds a push to the places; the next push overwrites one of weight 0, which does not count."""
-    pushes, total, count = gathered
-
-    def put(places: Any, leaf: Any) -> Any:
-        return jax.lax.dynamic_update_index_in_dim(places, leaf, count, 0)
-
-    return Gathered(jax.tree.map(put, pushes, push), total + weight, count + (weight != 0))
-
-
 @functools.partial(jax.jit, static_argnames=("aggregation",))
 def of_all(aggregation: Aggregation, numbers: Any, pushes: Any, count: Any) -> Any:
     """Applies `reduce` of the aggregate to the first `count` of M pushes; returns 0 if there are none."""

@@ -139,8 +139,7 @@ def _held(folder: Path) -> int:
 
 def plain_leaves(tree: Any) -> list[np.ndarray]:
     """Returns the leaves of a pytree as NumPy arrays; random keys become their key data."""
-    leaves = jax.tree.leaves(tree)
-    return [plain(leaf) for leaf in leaves]
+    return [plain(leaf) for leaf in jax.tree.leaves(tree)]
 
 
 def with_leaves(like: Any, leaves: Sequence[np.ndarray]) -> Any:

@@ -37,16 +37,6 @@ if getattr(jax.config, "jax_compilation_cache_dir", None) is None:
     jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
 
 
-@functools.cache
-def options() -> dict[str, Any]:
-    """Returns XLA's options for loops: `ONE_BY_ONE`, or none if this release does not support them."""
-    try:
-        jax.jit(lambda: 0, compiler_options=ONE_BY_ONE).lower().compile()
-    except jax.errors.JaxRuntimeError:
-        return {}
-    return ONE_BY_ONE
-
-
 def inherited() -> Callable[[], contextlib.ExitStack]:
     """Returns a function whose context gives another thread the JAX settings that this thread has."""
     names = *OWN_SETTINGS, "default_device"
@@ -116,7 +106,7 @@ def mappings() -> int:
 
 
 class Compiled:
-    """A function compiled by `jax.jit` with `options`, which are determined at the first call.
+    """A function compiled by `jax.jit`, on a CPU with `ONE_BY_ONE`, which is determined at the first call.
 
     It cannot be called inside another compiled function, because XLA takes its options from the outermost
     one. Programs stay in memory until half of the process's memory mappings are used. All programs of JAX are
@@ -125,14 +115,18 @@ class Compiled:
 
     Args:
         function: the function to compile.
-        xla: further options of XLA. Default: None, only `options`.
+        xla: further options of XLA. Default: None, no others.
         how: options of `jax.jit`.
     """
 
     def __init__(self, function: Callable[..., Any], xla: dict[str, Any] | None = None, **how: Any):
         functools.update_wrapper(self, function)
-        made = lambda: jax.jit(function, compiler_options=options() | (xla or {}), **how)  # noqa: E731
-        self._jitted = functools.cache(made)
+
+        def jitted() -> Any:
+            own = ONE_BY_ONE if jax.default_backend() == "cpu" else {}
+            return jax.jit(function, compiler_options=own | (xla or {}), **how)
+
+        self._jitted = functools.cache(jitted)
         self._let_go = 0  # compiled programs that were released
         # Arguments -> what is held while their program is compiled; None: it has been.
         self._locks: dict[Any, Any] = {}

@@ -126,11 +126,11 @@ class Gradient(Contribution):
     def _at_width(self, task: Callable[[Any, Any], Any], batch: Any, batch_size: Any) -> Any:
         """Returns `task(batch, batch_size)`, with the batch as wide as the task's worker has it."""
 
-        def filled_up(width: int) -> Callable[[], Any]:
-            return lambda: task(jax.tree.map(lambda column: column[:width], batch), batch_size)
+        def cut(width: int) -> Any:
+            return task(jax.tree.map(lambda column: column[:width], batch), batch_size)
 
         index = jnp.searchsorted(jnp.array(self.widths), batch_size)
-        return jax.lax.switch(index, [filled_up(width) for width in self.widths])
+        return jax.lax.switch(index, [functools.partial(cut, width) for width in self.widths])
 
     def on_worker(self, params: Any, samples: Any, batch_size: Any, data: Any, kept: Any) -> Any:
         return self._isolated(params, kept, self._batch(samples, data), batch_size)

@@ -60,16 +60,12 @@ class Driver:
     def _leaf(self, lane: int, leaf: Any) -> Any:
         return leaf
 
-    def evaluate(self) -> list[dict[str, jax.Array]]:
-        """Returns the metrics of every lane's current parameters."""
-        _, eval_data = device_data(self.problem)
-        return [evaluate(self.problem, self._judged(lane), eval_data) for lane in range(self.lanes)]
-
-    def _judged(self, lane: int) -> Any:
-        """Returns the parameters of a lane that are evaluated."""
-        if self.eval_params is None:
-            return self._current(lane)
-        return jax.jit(self.eval_params)(self.opt_state(lane), self._current(lane))
+    def evaluate(self) -> dict[str, jax.Array]:
+        """Returns the metrics of the first lane's current parameters."""
+        params = self._current(0)
+        if self.eval_params is not None:
+            params = jax.jit(self.eval_params)(self.opt_state(), params)
+        return evaluate(self.problem, params, device_data(self.problem)[1])
 
     def advance(self, update: int) -> None:
         """Trains up to version `update`, or to the end of a shorter trace."""
@@ -94,7 +90,7 @@ class Driver:
         """
         for update in updates[0]:
             self.advance(update)
-            (found,) = self.evaluate()
+            found = self.evaluate()
             yield [found]
             if until and reached({name: float(found[name]) for name in until}, until):
                 return

@@ -4,7 +4,7 @@ import functools
 import operator
 from collections.abc import Hashable, Mapping
 from typing import Any
-from weakref import WeakKeyDictionary, ref
+from weakref import ref
 
 import jax
 import jax.numpy as jnp
@@ -13,16 +13,13 @@ import numpy as np
 from dmlcore import checks
 from dmlcore.problems.problem import Problem
 from dmlcore.training.compiling import compiled
-
-_on_device: WeakKeyDictionary[Problem, tuple[Any, Any]] = WeakKeyDictionary()
+from dmlcore.training.identity import once
 
 
 def device_data(problem: Problem) -> tuple[Any, Any]:
     """Returns the problem's training and evaluation data as device arrays; they are transferred once."""
-    if problem not in _on_device:
-        # Copies: an array of NumPy that a user changes later would else be the same memory.
-        _on_device[problem] = jax.tree.map(jnp.array, (problem.data, problem.eval_data))
-    return _on_device[problem]
+    # Copies: an array of NumPy that a user changes later would else be the same memory.
+    return once(problem, "on device", lambda own: jax.tree.map(jnp.array, (own.data, own.eval_data)))
 
 
 def metrics(problem: Problem, params: Any, eval_data: Any) -> dict[str, jax.Array]:

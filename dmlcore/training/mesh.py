@@ -107,7 +107,6 @@ class ShardedReplay(Driver):
         problem: the problem to train; its data are copied to every device.
         optimizers: one optimizer.
         devices: of the mesh. Default: all devices.
-        fuse: whether an all-reduce sums lock-step updates.
         aggregate: how the pushes of one update are combined. Default: that of the trace.
         eval_params: as for `Replay`.
     """
@@ -118,7 +117,6 @@ class ShardedReplay(Driver):
         problem: Problem,
         optimizers: Sequence[optax.GradientTransformation],
         devices: Sequence[jax.Device] | None = None,
-        fuse: bool = True,
         aggregate: Aggregate | None = None,
         eval_params: Any = None,
     ):
@@ -130,7 +128,7 @@ class ShardedReplay(Driver):
         route = route_of(trace, kind, aggregate)
         compiled = functools.partial(compile_trace, route.trace, fuse=False, weighed=route.aggregate.plain)
         program = compiled()
-        self._fuse = fuse and fuses(kind, *route[1:]) and not program.num_slots
+        self._fuse = fuses(kind, *route[1:]) and not program.num_slots
         if not self._fuse:
             program = compiled(slots=True)
         self._program = program

@@ -65,10 +65,6 @@ class Grid:
         """Returns the index of a lane's trace."""
         return lane // self.optimizers
 
-    def place(self, lane: int) -> tuple[Any, ...]:
-        """Returns the indices of a lane in an array of all lanes."""
-        return np.unravel_index(lane, self.shape) if self.shape else ()
-
     def stack(self, trees: Sequence[Any]) -> Any:
         """Stacks trees, one per lane or one per trace, into one tree with these axes first."""
         if len(trees) == 1:
@@ -288,7 +284,7 @@ class Replay(Driver):
         return lanes
 
     def _leaf(self, lane: int, leaf: Any) -> Any:
-        return leaf[self._grid.place(lane)] if self._grid.shape else leaf
+        return leaf[np.unravel_index(lane, self._grid.shape)] if self._grid.shape else leaf
 
     def _begin_stretch(self) -> None:
         """Prepares for the stretch of the next row."""

@@ -174,7 +174,7 @@ def step(plan: Plan, inputs: Inputs, state: State, row: Rows, pushed: Any = None
         copy = jax.lax.cond(row.keep < spilled, changed, lambda: held)
         slots = store(slots, row.keep, copy)
     if plan.reduces:
-        gathered = aggregation.gather(gathered, row.weight[0], push)
+        gathered = gather(gathered, row.weight[0], push)
         total, gathered = reduced(plan.aggregation, own, gathered, row.last)
     else:
         total = gradient
@@ -221,6 +221,12 @@ def step_if(active: Any, plan: Plan, inputs: Inputs, state: State, row: Rows) ->
     kept = [getattr(state, name) for name in names], [getattr(after, name) for name in names]
     chosen = jax.tree.map(lambda old, new: jnp.where(active, new, old), *kept)
     return after._replace(**dict(zip(names, chosen, strict=True)))
+
+
+def gather(gathered: Gathered, weight: Any, push: Any) -> Gathered:
+    """Adds a push to the places; the next push overwrites one of weight 0, which does not count."""
+    pushes, total, count = gathered
+    return Gathered(store(pushes, count, push), total + weight, count + (weight != 0))
 
 
 def reduced(rule: Any, numbers: Any, gathered: Gathered, last: Any) -> tuple[Any, Gathered]:

@@ -159,13 +159,9 @@ class ServerActor(Receiver):
         wire, clock = Wire(stepper), Clock(job.time_scale or 1.0)
         inbox = self._inbox = Inbox(wire, (life,))
         crew = RayCrew(packed, installed().get_runtime_context().current_actor, wire, idle, life)
-
-        def die() -> None:
-            os._exit(1)
-
+        attempts, die = itertools.count(life * ATTEMPTS_PER_LIFE), functools.partial(os._exit, 1)
         try:
             with job.checkpoints("ray") as kept:
-                attempts = itertools.count(life * ATTEMPTS_PER_LIFE)
                 serving = Serving(job, inbox, crew, clock, kept, stepper, serial=attempts, kill=die)
                 trace, params = serving.run(job.metadata("ray"), since, log)
         finally:

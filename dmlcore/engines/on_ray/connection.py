@@ -34,8 +34,7 @@ QUIET: dict[str, Any] = {"configure_logging": False, "log_to_driver": False}
 
 def settings() -> dict[str, Any]:
     """Returns the JAX settings that numbers depend on most, for another process to adopt."""
-    names = [f"jax_{name}" for name in OWN_SETTINGS]
-    return {name: getattr(jax.config, name) for name in names}
+    return {f"jax_{name}": getattr(jax.config, f"jax_{name}") for name in OWN_SETTINGS}
 
 
 def adopt(settings: Mapping[str, Any]) -> None:
@@ -174,13 +173,12 @@ def actors_for(ray: Any, num_workers: int, keep: bool) -> Iterator[Actors]:
     try:
         yield actors
     except BaseException:
-        keep = False
+        actors.end(ray)
         raise
-    finally:
-        if keep:
-            _kept.append(actors)
-        else:
-            actors.end(ray)
+    if keep:
+        _kept.append(actors)
+    else:
+        actors.end(ray)
 
 
 def fail_for_cpus(num_workers: int, there: str, missing: int) -> NoReturn:
@@ -191,9 +189,7 @@ def fail_for_cpus(num_workers: int, there: str, missing: int) -> NoReturn:
 def free_cpus(ray: Any, wanted: int) -> int:
     """Returns the number of free CPUs; waits a while for `wanted`, since actors free theirs with a delay."""
     deadline = time.monotonic() + FREE_SECONDS
-    while (free := int(ray.available_resources().get("CPU", 0))) < wanted:
-        if time.monotonic() > deadline:
-            break
+    while (free := int(ray.available_resources().get("CPU", 0))) < wanted and time.monotonic() < deadline:
         time.sleep(0.1)
     return free
 

@@ -9,12 +9,12 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from dmlcore.methods.aggregate import mean
+from dmlcore.engines.spec import RunSpec
 from dmlcore.problems.problem import Problem
 from dmlcore.trace.record import Task
 from dmlcore.training.aggregation import nothing_gathered, traced
 from dmlcore.training.batches import draw_one
-from dmlcore.training.coding import Coding
+from dmlcore.training.coding import coding_by
 from dmlcore.training.driver import fuses, spill
 from dmlcore.training.evaluation import device_data, evaluate
 from dmlcore.training.local_steps import contribution_of
@@ -23,7 +23,7 @@ from dmlcore.training.program import Losses, Tasks, cut, lay_out, power_of_two, 
 from dmlcore.training.slots import NONE, Slots
 from dmlcore.training.step import Inputs, begin
 from dmlcore.training.turns import Turn, Turns
-from dmlcore.types import Aggregate, Observation, Progress
+from dmlcore.types import Observation, Progress
 
 LEAST_ROWS = 32  # smallest number of rows in a call; fewer rows are padded, so that there are few shapes
 
@@ -37,43 +37,27 @@ class TrainingWatch:
     Args:
         problem: the problem to train.
         optimizer: optax optimizer.
-        seed: of the run.
-        num_workers: of the cluster.
-        lock_step: whether every task reads the newest version.
-        compensation: lambda of the run's delay compensation.
-        code: effect of the transport on values. None: no effect.
-        keeps_copies: whether workers may continue on cached copies; the first slots are for these, one per
-            worker.
-        aggregate: how the pushes of one update are combined. Default: `mean`.
+        spec: the rest of the run's description.
     """
 
-    def __init__(
-        self,
-        problem: Problem,
-        optimizer: optax.GradientTransformation,
-        seed: int,
-        num_workers: int,
-        lock_step: bool,
-        compensation: float = 0.0,
-        code: Coding | None = None,
-        keeps_copies: bool = False,
-        aggregate: Aggregate | None = None,
-    ):
+    def __init__(self, problem: Problem, optimizer: optax.GradientTransformation, spec: RunSpec):
         self._problem, self._kind = problem, contribution_of(problem)
-        self._aggregate, self._num_workers = aggregate or mean(), num_workers
-        self._fuse = lock_step and not keeps_copies and fuses(self._kind, code, self._aggregate)
-        self._copies = num_workers if keeps_copies else 0
-        self._compensation = 0.0 if lock_step else compensation
+        self._aggregate, self._num_workers = spec.aggregate, spec.cluster.num_workers
+        coding, keeps_copies = coding_by(spec.transport), spec.policy.keep_copy is not None
+        lock_step = spec.policy.max_lead == 0 and not spec.transport.pipelined  # all tasks read the newest
+        self._fuse = lock_step and not keeps_copies and fuses(self._kind, coding, self._aggregate)
+        self._copies = self._num_workers if keeps_copies else 0  # the first slots, for cached copies
+        self._compensation = 0.0 if lock_step else spec.compensation
         self._data, self._eval_data = device_data(problem)
         self._begin = functools.partial(
             begin,
             self._kind,
             optimizer,
-            seed,
-            num_workers,
-            filler=num_workers,
+            spec.seed,
+            self._num_workers,
+            filler=self._num_workers,
             aggregate=self._aggregate,
-            places=num_workers,
+            places=self._num_workers,
             reads_newest=self._fuse,
             accumulates=not self._fuse,
             keeps_copies=keeps_copies,
@@ -81,7 +65,7 @@ class TrainingWatch:
             weighs=not self._fuse and self._kind.weighs,
             scales=self._kind.weighs,
             watches=True,
-            coding=code,
+            coding=coding,
         )
         self._life = 0
         self._start()
