@@ -19,6 +19,7 @@ DECLARED = {claim.id: claim for claim in paper.PAPER.claims}
 DIGITS = dml.problems.digits_mlp()
 FACTORS = dml.problems.matrix_factorization(num_users=50, num_items=40)
 CLUSTERS = regimes(8, DIGITS)
+_, _, EPISODES, LINKS, SERVER = paper.REGIMES
 CALM = dml.Cluster.uniform(8, latency=0.002)  # without jitter: no worker waits
 BSP = dml.Method(dml.bsp(), optimizer=optax.sgd(0.8))
 ASP = dml.Method(dml.asp(), optimizer=optax.sgd(0.1))
@@ -47,7 +48,7 @@ def verdict(claim, values):
 
 
 @opposes("W1", "W2")
-@pytest.mark.parametrize(("cluster", "faster"), [(CLUSTERS[paper.EPISODES], True), (CALM, False)])
+@pytest.mark.parametrize(("cluster", "faster"), [(CLUSTERS[EPISODES], True), (CALM, False)])
 def test_an_asynchronous_method_leads_only_where_workers_wait(cluster, faster):
     found = ratios(DIGITS, cluster, ASP, BSP)
     assert verdict("W2", found) == ("holds" if faster else "fails")
@@ -55,7 +56,7 @@ def test_an_asynchronous_method_leads_only_where_workers_wait(cluster, faster):
 
 
 @opposes("W3")
-@pytest.mark.parametrize(("cluster", "faster"), [(CLUSTERS[paper.SERVER], True), (CALM, False)])
+@pytest.mark.parametrize(("cluster", "faster"), [(CLUSTERS[SERVER], True), (CALM, False)])
 def test_local_steps_lead_only_where_messages_cost_something(cluster, faster):
     local = dml.local_steps(8, optax.sgd(0.4))
     front = dml.Method(dml.bsp(), local=local, optimizer=optax.sgd(2.0))
@@ -93,7 +94,7 @@ def test_adaptive_load_leads_only_where_fewer_samples_take_less_time(faster):
 @opposes("W6")
 def test_what_suits_digits_does_not_carry_over_always():
     """To matrix factorization with slow links."""
-    cluster = regimes(8, FACTORS)[paper.LINKS]
+    cluster = regimes(8, FACTORS)[LINKS]
     bsp = dml.Method(dml.bsp(), optimizer=optax.sgd(8.0))
     coded = dml.transport.coded(push=dml.codecs.affine(8))
     options = {"target": 0.05, "seconds": 15.0}
@@ -110,11 +111,11 @@ def test_every_claim_says_what_would_show_the_opposite():
 def test_clusters_differ_in_one_number():
     numbers = {name: cluster.regime(DIGITS) for name, cluster in CLUSTERS.items()}
     assert tuple(CLUSTERS) == paper.REGIMES
-    assert numbers[paper.LINKS].communication_ratio == pytest.approx(4)
-    assert numbers[paper.SERVER].server_load == pytest.approx(4)
+    assert numbers[LINKS].communication_ratio == pytest.approx(4)
+    assert numbers[SERVER].server_load == pytest.approx(4)
     for name in paper.REGIMES:
-        assert (numbers[name].communication_ratio > 1) == (name == paper.LINKS)
-        assert (numbers[name].server_load > 0) == (name == paper.SERVER)
+        assert (numbers[name].communication_ratio > 1) == (name == LINKS)
+        assert (numbers[name].server_load > 0) == (name == SERVER)
 
 
 def answer(seconds, lasted=9.0):

@@ -51,7 +51,6 @@ def test_stopping_rules(problem):
     assert list(nothing.history["update"]) == [0]
 
 
-@pytest.mark.parametrize("engine", ["simulate", "threads"])
 def test_divergence_warns_with_the_update_from_which_the_loss_is_not_finite():
     problem = dml.problems.linear_regression(num_samples=64, num_features=3)
     given = problem, dml.Cluster.uniform(2), dml.bsp()
@@ -64,6 +63,7 @@ def test_divergence_warns_with_the_update_from_which_the_loss_is_not_finite():
     dml.train(*given, optax.sgd(0.01), updates=60)  # warnings are errors
 
 
+@pytest.mark.parametrize("engine", ["simulate", "threads"])
 def test_a_policy_that_applies_nothing_is_told(problem, engine):
     def ignore(state, push):
         return state, Decision(drop=[(push.worker, push.clock)], start=[Start(push.worker)])
