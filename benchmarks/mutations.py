@@ -108,8 +108,8 @@ longest-loss-counts cluster/faults.py test_faults.py
 - delay = sum((fault.seconds for fault in wrong if isinstance(fault, LostPush)), 0.0)
 + delay = max((fault.seconds for fault in wrong if isinstance(fault, LostPush)), default=0.0)
 zero-of-a-method engines/spec.py test_compensation.py
-- compensation = compensation if own_compensation is None else own_compensation
-+ compensation = own_compensation or compensation
+- compensation if own.compensation is None else own.compensation
++ own.compensation or compensation
 # clusters
 pull-latency cluster/draws.py test_transport.py test_adaptive.py
 - if stream == PULL else None

@@ -325,7 +325,7 @@ def two_shards():
     return problem.sharded((rows < 0).astype(int))
 
 
-# By default each rate and each engine: a run of 900 updates, at the low rate, is on the virtual clock.
+# By default each rate once, on two engines: a run of 900 updates, at the low rate, is on the virtual clock.
 EPOCHS = [(0.01, "simulate"), (0.5, "threads")]
 EPOCHS += [(0.01, "threads"), (0.5, "simulate"), (0.5, "devices"), (0.5, "ray")]
 

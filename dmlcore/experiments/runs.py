@@ -288,7 +288,7 @@ def _warn_of_divergence(ran: Run) -> None:
         known = ran.trace.metadata
         warnings.warn(
             f"{known['policy']}, seed {known['seed']}: training diverged, the loss is {loss:g} at update "
-            f"{since:g} and not finite from there on; try a smaller learning rate",
+            f"{int(since)} and not finite from there on; try a smaller learning rate",
             stacklevel=3,
         )
 

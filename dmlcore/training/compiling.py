@@ -106,7 +106,7 @@ def mappings() -> int:
 
 
 class Compiled:
-    """A function compiled by `jax.jit`, on a CPU with `ONE_BY_ONE`, which is determined at the first call.
+    """A function compiled by `jax.jit`, with `ONE_BY_ONE` if the default backend is a CPU at the first call.
 
     It cannot be called inside another compiled function, because XLA takes its options from the outermost
     one. Programs stay in memory until half of the process's memory mappings are used. All programs of JAX are

@@ -1,4 +1,4 @@
-"""Adaptive number of workers and computation load (Egger et al. 2023): its claims, and what would show them.
+"""Adaptive number of workers and computation load (Egger et al. 2023): parameters and settings of its claims.
 
 The abstract claims only directions, K1 to K3: faster, with much less computation, at slightly more
 communication; all sizes are ours. They are judged where the rival, adaptive k, really adapts, which K0

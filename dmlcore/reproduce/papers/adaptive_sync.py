@@ -1,4 +1,4 @@
-"""Adaptive synchronous parallel (Wang and Zhu 2024): its claims, and what would show them.
+"""Adaptive synchronous parallel (Wang and Zhu 2024): parameters and settings of its claims.
 
 Only the abstract is available to us: 9.61% to 41.15% less time to converge than other strategies, and up to
 3.29 points more accuracy. `dml.study` tunes every method with the same number of runs, on seeds that judge

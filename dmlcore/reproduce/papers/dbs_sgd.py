@@ -1,4 +1,4 @@
-"""DBS-SGD, dynamic batch sizes for asynchronous SGD (Ji et al. 2019): its claims, and what would show them.
+"""DBS-SGD, dynamic batch sizes for asynchronous SGD (Ji et al. 2019): parameters and settings of its claims.
 
 Only the abstract is available to us: batches that follow each node's speed reduce the nodes' average
 staleness, and with it the loss, without a loss of speed. D1, D2 and D4 are about MNIST and CIFAR-10, and are

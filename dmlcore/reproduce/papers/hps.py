@@ -1,4 +1,4 @@
-"""H-PS, a heterogeneity-aware parameter server (Xian et al. 2024): its claims, and what would show them.
+"""H-PS, a heterogeneity-aware parameter server (Xian et al. 2024): parameters and settings of its claims.
 
 Only the abstract is available to us: training takes 1.4 to 3.5 times less than with existing methods, workers
 finish together, and transfers cost less time and fewer bytes. The claim is judged as a curve over the

@@ -1,4 +1,4 @@
-"""Stale synchronous parallel (Ho et al. 2013): its claims, and what would show them.
+"""Stale synchronous parallel (Ho et al. 2013): parameters and settings of its claims.
 
 `dml.study` searches the rate of every method and the s of SSP on tuning seeds; other seeds judge the times to
 a target. S9 maps from which load of the server on SSP is faster than ASP. S5 and S9-theory compare
