@@ -1,5 +1,7 @@
 """Parallel coordinate descent: the optimum of another solver, w = X beta, and where it diverges."""
 
+import contextlib
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -58,9 +60,11 @@ def test_correlated_features_diverge_beyond_the_bound(num_workers):
     """Two at a time are allowed: 2 workers come near the optimum, 32 go ever farther away."""
     problem = dml.problems.lasso(**SHAPE, correlation=0.45)
     assert 2 < dml.theory.parallel_coordinates(problem.data.T) < 3
-    losses = dml.train(
-        problem, cluster(num_workers), dml.bsp(), optax.identity(), samples=20 * 512, batch_size=1
-    ).history["loss"]
+    diverges = pytest.warns(UserWarning, match="training diverged")
+    with contextlib.nullcontext() if num_workers == 2 else diverges:
+        losses = dml.train(
+            problem, cluster(num_workers), dml.bsp(), optax.identity(), samples=20 * 512, batch_size=1
+        ).history["loss"]
     if num_workers == 2:
         assert losses.iloc[-1] < 1.01 * problem.optimum
     else:

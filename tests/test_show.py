@@ -126,7 +126,8 @@ def test_it_says_how_much_of_a_run_its_timeline_is(items, name):
 def test_an_empty_run_and_one_that_diverged():
     assert "took no time" in dml.simulate(dml.bsp(), CLUSTER, updates=2).until(0)._repr_html_()
     problem = dml.problems.linear_regression()
-    run = dml.train(problem, CLUSTER, dml.bsp(), optax.sgd(100.0), updates=30)
+    with pytest.warns(UserWarning, match="training diverged"):
+        run = dml.train(problem, CLUSTER, dml.bsp(), optax.sgd(100.0), updates=30)
     assert "at the start, nan at the end" in run._repr_html_()
 
 

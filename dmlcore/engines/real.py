@@ -57,7 +57,7 @@ class Serving:
         crew: the workers.
         clock: the clock of the run; it is set to 0 when every worker is ready.
         checkpoints: store of the server's state. None: the state is not saved.
-        stepper: the server's arithmetic.
+        stepper: the server's arithmetic. None: the job's.
         serial: numbers of attempts.
         kill: function that ends the server's process. None: a crash only discards the server's state.
     """
@@ -68,8 +68,8 @@ class Serving:
         inbox: queue.Queue,
         crew: Crew,
         clock: Clock,
-        checkpoints: Checkpoints | None,
-        stepper: Stepper,
+        checkpoints: Checkpoints | None = None,
+        stepper: Stepper | None = None,
         serial: Iterator[int] | None = None,
         kill: Callable[[], None] | None = None,
     ):
@@ -78,7 +78,7 @@ class Serving:
         # entry is removed at the push of the task that pulled.
         self._answered: dict[int, tuple[float, float]] = {}
         self._new_server = job.new_server(itertools.count() if serial is None else serial, self._answered)
-        self._spec, self._stepper, self._inbox, self._crew = spec, stepper, inbox, crew
+        self._spec, self._stepper, self._inbox, self._crew = spec, stepper or job.stepper(), inbox, crew
         self._clock, self._faults, self._seconds = clock, faults, spec.stop.seconds
         self._service = job.service()
         # Transfers on links that are shared equally.

@@ -214,7 +214,7 @@ class Worker:
         clock: the server's clock, or one that follows it.
         sizes: batch sizes of its tasks in samples, to compile for them before the clock starts.
         hire: serial number of this start.
-        stepper: the worker's arithmetic.
+        stepper: the worker's arithmetic. None: the job's.
     """
 
     def __init__(
@@ -226,11 +226,11 @@ class Worker:
         clock: Clock,
         sizes: Sequence[int],
         hire: int,
-        stepper: Stepper,
+        stepper: Stepper | None = None,
     ):
         self._worker, self._inbox, self._send, self._clock = worker, inbox, send, clock
         self._sizes, self._hire = sizes, hire
-        self._stepper, self._draws, self._faults = stepper, job.draws(), job.spec.faults
+        self._stepper, self._draws, self._faults = stepper or job.stepper(), job.draws(), job.spec.faults
         self._pace = None if self._draws is None else self._draws.pace  # None: no changes of speed at a time
         self._state: State = self._stepper.start()
         coding = coding_by(job.spec.transport)
