@@ -9,8 +9,6 @@ docs/papers/hps.md tells what was explored before and what was changed after res
 tests/test_hps.py shows that each claim can fail.
 """
 
-from typing import Literal
-
 from pydantic import Field
 
 from dmlcore.reproduce.paper import TunedParameters, declare
@@ -29,9 +27,6 @@ class HpsParameters(TunedParameters):
     """Parameters of notebooks/04_hps.ipynb; `workers` is n."""
 
     workers: int = Field(8, ge=3)
-    images: Literal["MNIST", "CIFAR-10", "MNIST and CIFAR-10"] = (
-        "MNIST and CIFAR-10"  # data sets of full scale
-    )
 
 
 SWEPT = tuple(f"{reading}, c = {c:g}" for c in RATIOS for reading in READINGS)
