@@ -251,6 +251,19 @@ def folder(name: str, value: Any) -> Path:
     return found
 
 
+def existing_file(name: str, value: str | os.PathLike[str], expected: str = "a file that exists") -> Path:
+    """Returns the path of a file that exists.
+
+    >>> existing_file("text", "none.txt")
+    Traceback (most recent call last):
+    FileNotFoundError: text: expected a file that exists, got 'none.txt'
+    """
+    found = Path(value)
+    if not found.is_file():
+        raise FileNotFoundError(message(name, repr(os.fspath(value)), expected))
+    return found
+
+
 def for_each(name: str, value: Any, num_workers: int) -> tuple[Any, ...]:
     """Returns a tuple with one value per worker; `value` is one for all workers, or one per worker.
 

@@ -1,7 +1,24 @@
-"""Programs that are killed in the middle of their runs."""
+"""Programs that are killed, and runs that are interrupted, in the middle."""
 
 import signal
 import time
+
+from dmlcore.training.checkpoints import Checkpoints
+
+
+def cut_at_a_checkpoint(monkeypatch):
+    """Interrupts a run when it has saved two checkpoints, one at every look; returns the steps of all."""
+    save, saved = Checkpoints.save, []
+
+    def cut(checkpoints, step, *rest):
+        save(checkpoints, step, *rest)
+        saved.append(step)
+        if len(saved) == 2:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(Checkpoints, "save", cut)
+    monkeypatch.setattr(Checkpoints, "due", lambda checkpoints: True)
+    return saved
 
 
 def kill_after(process, folder, runs):

@@ -14,6 +14,7 @@ import optax
 import pytest
 from clusters import EXPONENTIAL, MIXED
 from engine_runs import check_replay, plane, relative_error, same_bits
+from killing import cut_at_a_checkpoint
 
 import dmlcore as dml
 from dmlcore.methods.policies import ALL_POLICIES
@@ -134,16 +135,7 @@ def test_a_killed_run_goes_on_to_the_same_parameters(policy, engine, environment
 
 
 def test_a_run_that_is_cut_short_goes_on_to_the_same_bits(tmp_path, monkeypatch):
-    save, saved = Checkpoints.save, []
-
-    def cut(self, step, *rest):
-        save(self, step, *rest)
-        saved.append(step)
-        if len(saved) == 2:
-            raise KeyboardInterrupt
-
-    monkeypatch.setattr(Checkpoints, "save", cut)
-    monkeypatch.setattr(Checkpoints, "due", lambda self: True)
+    saved = cut_at_a_checkpoint(monkeypatch)
     options = {"policy": dml.k_batch_async(3), "engine": "devices", "eval_every": 10}
     with pytest.raises(KeyboardInterrupt):
         train(tmp_path / "cut", **options)

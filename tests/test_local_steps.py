@@ -14,13 +14,13 @@ import pytest
 from clusters import EXPONENTIAL, MIXED
 from engine_runs import ENGINES, EVERY, everywhere, plane, relative_error, same_bits, uniform
 from jax.flatten_util import ravel_pytree
+from killing import cut_at_a_checkpoint
 from reference import replay_reference
 
 import dmlcore as dml
 from dmlcore.cluster.faults import Crash, ServerCrash
 from dmlcore.engines.real import Serving
 from dmlcore.training.batches import BATCHES, INIT, run_key, task_indices
-from dmlcore.training.checkpoints import Checkpoints
 from dmlcore.training.fragments import of_fragments, within
 from dmlcore.training.replay import Replay
 
@@ -538,21 +538,12 @@ def test_a_run_goes_on_from_its_checkpoint(kind, tmp_path, monkeypatch):
     options = {"updates": 20, "eval_every": 5}
     whole = dml.train(*given, local=local, **options)
     options["checkpoint"] = tmp_path / "run"
-    save, saved = Checkpoints.save, []
-
-    def cut(checkpoints, update, *rest):
-        save(checkpoints, update, *rest)
-        saved.append(update)
-        if len(saved) == 2:
-            raise KeyboardInterrupt
-
-    with monkeypatch.context() as patch:
-        patch.setattr(Checkpoints, "due", lambda checkpoints: True)
-        patch.setattr(Checkpoints, "save", cut)
-        with pytest.raises(KeyboardInterrupt):
-            dml.train(*given, local=local, **options)
+    saved = cut_at_a_checkpoint(monkeypatch)
+    with pytest.raises(KeyboardInterrupt):
+        dml.train(*given, local=local, **options)
     assert saved == [5, 10]
     assert same_bits(dml.train(*given, local=local, **options).params, whole.params)
+    assert saved[2] == 15, "it did not begin anew"
     for other in (local._replace(optimizer=optax.adamw(1e-3)), dml.local_steps(8, local.optimizer, prox=0.1)):
         with pytest.raises(ValueError, match="checkpoint"):
             dml.train(*given, local=other, **options)

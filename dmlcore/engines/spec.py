@@ -162,15 +162,15 @@ class RunSpec:
         if compensation and transport.pull:
             expected = "0 (the transport rounds pulls, so the server does not know the values that arrived)"
             checks.fail("compensation", compensation, expected)
-        if compensation and local is not None:
-            checks.fail("compensation", compensation, "0 (what local steps push is not a gradient)")
-        if local is not None:
-            check_aggregated(local, aggregate)
-        if local is not None and local.controlled:
-            check_controlled(transport, cluster.faults.events)
         server, numbers = cluster.server, sum(map(math.prod, shapes))
-        if local is not None and local.streams:
-            check_streamed(local, policy, transport, cluster.faults, numbers)
+        if local is not None:
+            if compensation:
+                checks.fail("compensation", compensation, "0 (what local steps push is not a gradient)")
+            check_aggregated(local, aggregate)
+            if local.controlled:
+                check_controlled(transport, cluster.faults.events)
+            if local.streams:
+                check_streamed(local, policy, transport, cluster.faults, numbers)
         if server is not None and server.bandwidth_bytes_per_second < math.inf and not parameter_bytes:
             expected = "the size of the parameters, > 0 (the server's link has a bandwidth)"
             checks.fail("parameter_bytes", parameter_bytes, expected)

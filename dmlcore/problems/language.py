@@ -2,7 +2,6 @@
 
 import os
 from functools import partial
-from pathlib import Path
 from typing import NamedTuple
 
 import jax
@@ -129,9 +128,8 @@ def language_model(
         if len(str(text)) > checks.SHOWN and not os.path.exists(text):
             checks.reject("text", f"{len(str(text))} letters", "the path of a text file, not the text itself")
         try:
-            written = Path(text).read_text(encoding="utf-8-sig")  # without a byte-order mark
-        except FileNotFoundError:
-            raise FileNotFoundError(checks.message("text", repr(str(text)), "a file that exists")) from None
+            # Without a byte-order mark.
+            written = checks.existing_file("text", text).read_text(encoding="utf-8-sig")
         except UnicodeDecodeError as error:
             checks.reject("text", f"{text!r}, whose byte {error.start} is not", "a file in UTF-8")
         found, numbers = np.unique([*written], return_inverse=True)

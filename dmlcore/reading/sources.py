@@ -122,8 +122,7 @@ def _file(name: str, path: Path) -> Table:
     kind = _suffix(path)
     if kind not in SUFFIXES:
         checks.fail(name, str(path), SOURCE)
-    if not path.is_file():
-        raise FileNotFoundError(checks.message(name, repr(str(path)), "a file that exists"))
+    checks.existing_file(name, path)
     try:
         content = path.read_bytes()
         unpack = next((way for magic, way in PACKED.items() if content.startswith(magic)), None)

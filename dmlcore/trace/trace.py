@@ -281,9 +281,7 @@ class Trace:
             FileNotFoundError: the file does not exist.
             ValueError: the file is not Parquet, is not a trace, is damaged, or breaks an invariant.
         """
-        path = Path(checks.path("path", path))
-        if not path.is_file():
-            raise FileNotFoundError(checks.message("path", repr(str(path)), "a trace file that exists"))
+        path = checks.existing_file("path", checks.path("path", path), "a trace file that exists")
         try:
             frame, written = sealed.read(path, METADATA_KEY)
             metadata = json.loads(written)
