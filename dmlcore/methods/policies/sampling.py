@@ -107,6 +107,7 @@ def sampled(m: int, policy: Policy | None = None, weights: float | Sequence[floa
     learning at scale: system design", sample 130% of the k workers of a round: `sampled(1.3 k, k_sync(k))`.
     """
     rule: Any = bsp() if policy is None else policy  # `pulling` has checked which functions it has
+    take = rule.on_push
 
     def init(num_workers: int) -> Sampling:
         check_enough(num_workers, m=m)
@@ -131,13 +132,15 @@ def sampled(m: int, policy: Policy | None = None, weights: float | Sequence[floa
             state.at_work.pop(place, None)
         cancel = sorted(state.worker_at[place] for place in cancel)
         state.fill(sorted(place for place, *_ in start))
-        return state, Decision(sorted(apply), drop, cancel, state.start(start), wake)
+        return state, new(Decision, (sorted(apply), drop, cancel, state.start(start), wake))
 
     def on_push(state: Sampling, push: Push) -> tuple[Sampling, Decision]:
-        place = state.place_of[push[0]]
+        worker, clock, version, time, seconds, samples, keeps_copy = push
+        place = state.place_of[worker]
         del state.at_work[place]
         # What the policy takes for a clock says whose task it was.
-        return answer(state, rule.on_push(state.inner, new(Push, (place, push[:2], *push[2:]))))
+        task = new(Push, (place, (worker, clock), version, time, seconds, samples, keeps_copy))
+        return answer(state, take(state.inner, task))
 
     def on_leave(state: Sampling, worker: int, time: float) -> tuple[Sampling, Decision]:
         del state.present[bisect_left(state.present, worker)]
