@@ -93,8 +93,10 @@ def install(lock: Path, folder: Path) -> None:
         subprocess.run([python, "-m", "pip", "install", "--quiet", "--target", folder / "uv", "uv"])
         uv = shutil.which("uv", path=folder / "uv" / "bin")
     if uv:
-        sync = [uv, "pip", "sync", "--require-hashes", "--compile-bytecode"]
-        if subprocess.run([*sync, "--python", python, lock]).returncode == 0:
+        sync = [uv, "pip", "sync", "--require-hashes", "--python", python, lock]
+        if sys.dont_write_bytecode:  # else modules are compiled as they are imported, a fraction of all
+            sync.append("--compile-bytecode")
+        if subprocess.run(sync).returncode == 0:
             return
         create(folder, with_pip=True)
     say("uv is not available; pip takes some minutes.")
