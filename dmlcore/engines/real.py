@@ -8,9 +8,8 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Protocol
 
 from dmlcore import checks
-from dmlcore.cluster.faults import Incident, incidents
+from dmlcore.cluster.faults import Absences, Incident, incidents
 from dmlcore.engines import mistakes
-from dmlcore.engines.absences import Absences
 from dmlcore.engines.job import Job, Recording
 from dmlcore.engines.server import Answer, Order
 from dmlcore.engines.service import FairService, Transfers

@@ -5,19 +5,20 @@ read (`consistency`), what stale reads cost on a convex problem (`regret`), whic
 (`comparison`), and how sure that is (`decision`).
 """
 
-from dmlcore.trace.accounts import accounts
 from dmlcore.trace.metrics.comparison import best_learning_rate, crossing, fair, speedup, time_to
 from dmlcore.trace.metrics.consistency import (
+    Walk,
     clock_gap,
     clock_staleness,
     out_of_turn,
     read_window_violations,
     staleness,
+    walk,
 )
 from dmlcore.trace.metrics.decision import Ratio, decide
-from dmlcore.trace.metrics.regret import Walk, walk
 from dmlcore.trace.metrics.times import (
     PHASES,
+    accounts,
     clocks_per_second,
     fetches,
     makespan,

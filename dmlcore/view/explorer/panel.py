@@ -8,8 +8,7 @@ from typing import Any
 import ipywidgets as widgets
 
 from dmlcore.collecting import paused
-from dmlcore.view.explorer import theme
-from dmlcore.view.explorer.explorer import Explorer, summary, svg
+from dmlcore.view.explorer.explorer import CLASS, STYLE, Explorer, summary, svg
 from dmlcore.view.explorer.settings import POLICIES, RANGES, most_load
 
 DELAY = 0.05  # seconds; all moves within this time lead to one training
@@ -40,14 +39,14 @@ class Panel:
         self.explorer = explorer
         self.controls = {name: _control(name) for name in CLUSTER + METHOD + NETWORK}
         self.image = widgets.Image(format="svg+xml", layout=widgets.Layout(width="100%", max_width="60rem"))
-        self.image.add_class(theme.CLASS)
+        self.image.add_class(CLASS)
         self.note = widgets.HTML()  # the main numbers of the run, or an error message
         columns = [
             widgets.VBox([self.controls[name] for name in names], layout=widgets.Layout(flex="1 1 22rem"))
             for names in (CLUSTER, METHOD + NETWORK)
         ]
         rows = widgets.HBox(columns, layout=widgets.Layout(flex_flow="row wrap", max_width="60rem"))
-        self.box = widgets.VBox([widgets.HTML(theme.STYLE), rows, self.note, self.image])
+        self.box = widgets.VBox([widgets.HTML(STYLE), rows, self.note, self.image])
         self._waiting: asyncio.TimerHandle | None = None
         self._following = False
         self._collecting: asyncio.TimerHandle | None = None
