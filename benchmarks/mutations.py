@@ -230,7 +230,7 @@ target-late trace/metrics/comparison.py test_metrics.py
 unseen-gap trace/metrics/comparison.py test_metrics.py
 - last + 1]) > 1:
 + last + 1]) > 2:
-episode-length trace/calibration/episodes.py test_calibration.py
+episode-length trace/calibration/laws.py test_calibration.py
 - 1 / ((1 - together) * (1 - fraction))
 + 1 / (1 - together)
 switching-noise theory/schedule.py test_schedules.py

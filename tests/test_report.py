@@ -9,7 +9,7 @@ import pytest
 import tiny_papers
 
 from dmlcore.reproduce import chapters, claims, manifest
-from dmlcore.reproduce.claims.tally import GROUPS
+from dmlcore.reproduce.claims.rules import GROUPS
 from dmlcore.reproduce.manifest import Folders, PaperJob
 from dmlcore.reproduce.texts import Answer, Comparison, Summary
 

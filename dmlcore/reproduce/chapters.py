@@ -16,8 +16,8 @@ from dmlcore import files, pages
 from dmlcore.reproduce import claims, manifest
 from dmlcore.reproduce.claims import Ledger, Made, Result, Source, show
 from dmlcore.reproduce.claims.ledger import commands as commands_of
+from dmlcore.reproduce.claims.rules import verdicts
 from dmlcore.reproduce.claims.show import Row
-from dmlcore.reproduce.claims.tally import verdicts
 from dmlcore.reproduce.manifest import Folders
 from dmlcore.reproduce.paper import FULL, SCALES, Paper
 from dmlcore.reproduce.progress import seconds
