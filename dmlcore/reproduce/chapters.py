@@ -160,11 +160,7 @@ def ledgers(
 
 
 def chapters(
-    folders: Folders,
-    papers: Mapping[str, Paper],
-    *,
-    local: bool = False,
-    failed: Collection[str] = (),
+    folders: Folders, papers: Mapping[str, Paper], *, local: bool = False, failed: Collection[str] = ()
 ) -> list[Chapter]:
     """Returns a chapter for each paper that has a ledger.
 
@@ -236,9 +232,7 @@ def report(folders: Folders, papers: Mapping[str, Paper], failed: Collection[str
     found = chapters(folders, papers, local=True, failed=failed)
     every = [result for chapter in found for result in chapter.ledger.claims]
     page = pages.template(__file__, "report.html.jinja").render(
-        tallies=claims.tallies(every),
-        settings=claims.settings(every),
-        chapters=found,
+        tallies=claims.tallies(every), settings=claims.settings(every), chapters=found
     )
     path = folders.runs / "report.html"
     files.write(path, page)

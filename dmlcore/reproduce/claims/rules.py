@@ -83,9 +83,7 @@ def combine(outcomes: Sequence[str]) -> Verdict:
 
 
 def judge(
-    claim: Claim,
-    samples: Samples | Mapping[str, Samples],
-    measured_on: str | Mapping[str, str] | None = None,
+    claim: Claim, samples: Samples | Mapping[str, Samples], measured_on: str | Mapping[str, str] | None = None
 ) -> Result:
     """Returns the outcomes of a claim from one sample per seed and setting.
 
