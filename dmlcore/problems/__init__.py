@@ -29,15 +29,5 @@ PROBLEMS: dict[str, Callable[..., Problem]] = {
 }
 """Name -> factory of all problems; each works without arguments."""
 
-__all__ = [
-    "PROBLEMS",
-    "Batch",
-    "Params",
-    "Problem",
-    "bars",
-    "from_flax",
-    "match_topics",
-    "shards",
-    "top_words",
-]
-__all__ += ["topics_of", *PROBLEMS]
+__all__ = ["PROBLEMS", "Batch", "Params", "Problem", "bars", "from_flax", "match_topics", "shards"]
+__all__ += ["top_words", "topics_of", *PROBLEMS]

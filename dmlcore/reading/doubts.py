@@ -110,7 +110,8 @@ def _scales(seconds: np.ndarray, worker: np.ndarray, names: tuple[Any, ...]) -> 
     medians = medians[medians > 0]
     if len(medians) < 2 or medians.max() < SCALE * medians.min():
         return []
-    low, high = names[medians.idxmin()], names[medians.idxmax()]
+    who = [names[each] for each in medians.index]
+    low, high = who[int(medians.argmin())], who[int(medians.argmax())]
     return [told("scales", least=medians.min(), low=low, most=medians.max(), high=high)]
 
 

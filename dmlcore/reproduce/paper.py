@@ -9,15 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self, get_args
 
-from pydantic import (
-    BaseModel,
-    ConfigDict,
-    Field,
-    TypeAdapter,
-    ValidationError,
-    field_validator,
-    model_validator,
-)
+from pydantic import ConfigDict, Field, TypeAdapter, ValidationError, field_validator, model_validator
 from pydantic_core import PydanticCustomError
 
 from dmlcore import checks, files
@@ -102,13 +94,13 @@ MOST = checks.MAX_WORKERS  # largest value of a parameter that is a whole number
 TUNING_SEEDS = range(1000, 1003)  # for choosing rates and settings; claims are not judged on these seeds
 
 
-class Parameters(BaseModel):
+class Parameters(Strict):
     """The parameters of every notebook; a paper's model inherits them and adds its own.
 
     The notebook's cell with the tag `parameters` has the same names and defaults as literals.
     """
 
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+    model_config = ConfigDict(strict=True)
 
     scale: Scale = "quick"  # "quick" takes minutes on a laptop; "full" is for final numbers
     seeds: int = Field(3, ge=1)  # number of seeds; a quick run repeats the first ones of the ledger
