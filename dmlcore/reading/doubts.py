@@ -62,7 +62,6 @@ def doubts(tasks: pd.DataFrame, names: tuple[Any, ...], step: float, said: list[
     if not timed:
         return found + _waiting(alike[rows])
     start, end = (tasks[name].to_numpy()[order] for name in ("compute_start", "compute_end"))
-    same = worker[1:] == worker[:-1]
     over = overlap > 0
     if over.any():
         who, most = names[worker[1:][over][0]], overlap[over].max()
@@ -72,7 +71,7 @@ def doubts(tasks: pd.DataFrame, names: tuple[Any, ...], step: float, said: list[
     ends = end[rows] - np.median(end[rows], axis=0)
     ends = (ends - np.median(ends, axis=1, keepdims=True)) / np.maximum(seconds[rows], 1e-300)
     found += _waiting(alike[rows], ends) + clocks
-    found += _gaps(start, end, same, worker, names, middle, said)
+    found += _gaps(start, end, worker, names, middle, said)
     return found
 
 
@@ -213,13 +212,13 @@ def _clocks(
 def _gaps(
     start: np.ndarray,
     end: np.ndarray,
-    same: np.ndarray,
     worker: np.ndarray,
     names: tuple[Any, ...],
     middle: float,
     said: list[str],
 ) -> list[str]:
     """Returns a doubt if a worker pauses alone, as one that is preempted; pauses of all are said."""
+    same = worker[1:] == worker[:-1]
     gap = np.where(same, start[1:] - end[:-1], 0.0)
     inside = gap[same]
     if not len(inside):

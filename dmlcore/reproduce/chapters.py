@@ -3,8 +3,6 @@
 The report is one page that opens offline, because its pictures are part of it.
 """
 
-from __future__ import annotations
-
 import base64
 import struct
 from collections.abc import Collection, Mapping, Sequence
