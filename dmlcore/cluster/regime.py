@@ -1,13 +1,11 @@
 """The parameter server, and the two numbers that tell what limits a run: computing, links or the server."""
 
-from __future__ import annotations
-
 import dataclasses
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import scipy
@@ -59,7 +57,7 @@ class ParameterServer:
             checks.fail("sharing", self.sharing, expected, "a finite bandwidth=")
 
     @classmethod
-    def described(cls, description: Mapping[str, Any]) -> ParameterServer:
+    def described(cls, description: Mapping[str, Any]) -> Self:
         """Returns the server of a `describe()`; without its jitter, since descriptions hold only its name."""
         given: dict[str, Any] = {**description, "jitter": None}
         if given["bandwidth_bytes_per_second"] is None:

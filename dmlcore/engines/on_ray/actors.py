@@ -3,8 +3,6 @@
 Each message has one flat NumPy buffer, and messages are received in the order of sending.
 """
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import functools
@@ -15,7 +13,7 @@ import threading
 import time
 from collections import defaultdict
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from jax.flatten_util import ravel_pytree
@@ -136,7 +134,7 @@ class PackedJob(NamedTuple):
     config: dict[str, Any]  # JAX settings that numbers depend on
 
     @classmethod
-    def pack(cls, job: Job, actors: Actors) -> PackedJob:
+    def pack(cls, job: Job, actors: Actors) -> Self:
         """Returns a job in that form, and puts its problem into Ray's object store."""
         return cls([actors.reference(job.problem)], dataclasses.replace(job, problem=None), settings())
 

@@ -1,12 +1,10 @@
 """Maximum likelihood for times of workers with one law of multipliers, and for their slow episodes."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from scipy import optimize, special, stats
@@ -47,7 +45,7 @@ class Empirical:
     values: np.ndarray
 
     @classmethod
-    def of(cls, km: Any) -> Empirical:
+    def of(cls, km: Any) -> Self:
         """Returns the quantiles of a distribution function from `scipy.stats.ecdf`."""
         grid = (np.arange(2000) + 0.5) / 2000
         rank = np.searchsorted(km.probabilities, grid)
