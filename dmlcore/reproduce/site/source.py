@@ -80,14 +80,7 @@ def _image(kind: str, data: str) -> dict[str, str]:
 
 
 API = "\n```{toctree}\n:hidden:\n\nAPI reference </api/index>\n```\n"  # which the repository has no page of
-TOUR = Paper(
-    key="tour",
-    title="A tour",
-    reference="dmlcore",
-    notebook="00_tour.ipynb",
-    quick_seconds=60,
-    published=False,
-)
+TOUR = Paper(key="tour", title="A tour", reference="dmlcore", notebook="00_tour.ipynb", published=False)
 
 
 def jobs(papers: Mapping[str, Paper]) -> list[PaperJob]:
