@@ -118,7 +118,7 @@ def test_an_entry_has_types_documentation_and_source(pages):
     told = words(entry)
     for part in ("cluster : Cluster", "→ Trace", "[source]", inspect_first(dml.simulate), "ValueError"):
         assert part in told
-    assert "../_modules/dmlcore/engines/simulator.html#simulate" in entry
+    assert "../_modules/dmlcore/engines/engine.html#simulate" in entry
 
 
 def inspect_first(what):

@@ -1,8 +1,8 @@
 """Metrics of runs: pure functions of a trace, or of the tidy frame that `compare` returns.
 
-Each file answers one question: how workers spent their time (`times`), how old the parameters were that they
-read (`consistency`), what stale reads cost on a convex problem (`regret`), which method was faster
-(`comparison`), and how sure that is (`decision`).
+Each file answers one question: how workers spent their time and what a run has cost (`times`), how old the
+parameters were that they read, and what that costs on a convex problem (`consistency`), which method was
+faster (`comparison`), and how sure that is (`decision`).
 """
 
 from dmlcore.trace.metrics.comparison import best_learning_rate, crossing, fair, speedup, time_to

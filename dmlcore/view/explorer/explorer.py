@@ -104,7 +104,7 @@ def draw(run: Run, before: Run | None = None) -> Figure:
 def svg(figure: Figure) -> bytes:
     """Returns a figure as the bytes of an SVG file: sharp at any size, and faster to make than a PNG.
 
-    It has a light and a dark look, see `theme`.
+    It has a light and a dark look, see `with_dark_look`.
     """
     buffer = io.BytesIO()
     # After saving, matplotlib sets the layout engine of its settings on a figure that has none.
