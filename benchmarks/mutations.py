@@ -98,7 +98,7 @@ copy-is-early engines/crossing.py test_parameter_server.py
 fair-share engines/service.py test_parameter_server.py
 - self._got + (time - last) / len(under_way)
 + self._got + (time - last)
-crash-forever engines/absences.py test_faults.py
+crash-forever cluster/faults.py test_faults.py
 - if self._faults[worker] > 0:
 + if self._faults[worker] >= 0:
 no-outage engines/failures.py test_faults.py
@@ -124,7 +124,7 @@ one-jitter-for-all cluster/draws.py test_calibration.py
 - latency *= self.multiplier(stream, worker, clock)
 + latency *= self.multiplier(stream, 0, clock)
 # load rules
-smallest-remainder methods/loads/sharing.py test_loads.py
+smallest-remainder methods/loads/__init__.py test_loads.py
 - step * (sizes - shares)
 + step * (shares - sizes)
 transfer-unused methods/loads/__init__.py test_loads.py
@@ -159,10 +159,10 @@ last-local-step training/local_steps.py test_local_steps.py
 local-state training/local_steps.py test_local_steps.py
 - state if rule.keep_state else rule.optimizer.init(start), optax
 + rule.optimizer.init(start), optax
-fragment-of-answer training/fragments.py test_local_steps.py
+fragment-of-answer training/local_steps.py test_local_steps.py
 - answers = own.clock - inner.delay
 + answers = own.clock - 1
-momentum-of-others training/fragments.py test_local_steps.py
+momentum-of-others training/local_steps.py test_local_steps.py
 - chosen(here, new, part) if once
 + new if once
 sum-of-pushes training/local_steps.py test_local_steps.py
@@ -218,7 +218,7 @@ regression-scale problems/linear_regression.py test_problems.py
 - batch["y"]) ** 2 / 2
 + batch["y"]) ** 2
 # traces and theory
-bytes-swapped trace/accounts.py test_accounts.py
+bytes-swapped trace/metrics/times.py test_accounts.py
 - uplinks * push_bytes + downlinks * pull_bytes
 + uplinks * pull_bytes + downlinks * push_bytes
 staleness-from-one trace/metrics/consistency.py test_metrics.py
@@ -230,7 +230,7 @@ target-late trace/metrics/comparison.py test_metrics.py
 unseen-gap trace/metrics/comparison.py test_metrics.py
 - last + 1]) > 1:
 + last + 1]) > 2:
-episode-length trace/calibration/episodes.py test_calibration.py
+episode-length trace/calibration/laws.py test_calibration.py
 - 1 / ((1 - together) * (1 - fraction))
 + 1 / (1 - together)
 switching-noise theory/schedule.py test_schedules.py

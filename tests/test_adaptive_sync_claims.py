@@ -7,8 +7,7 @@ from opposing import Opposition
 
 import dmlcore as dml
 from dmlcore.reproduce.papers import adaptive_sync as paper
-from dmlcore.reproduce.papers.adaptive_sync_map import OURS, adaptive, cluster_of, single, spaces
-from dmlcore.reproduce.papers.adaptive_sync_places import (
+from dmlcore.reproduce.papers.adaptive_sync import (
     ATLAS,
     COMMUNICATION,
     PLACES,
@@ -16,6 +15,7 @@ from dmlcore.reproduce.papers.adaptive_sync_places import (
     WITHOUT,
     Place,
 )
+from dmlcore.reproduce.papers.adaptive_sync_map import OURS, adaptive, cluster_of, single, spaces
 
 DIGITS = dml.problems.digits_mlp()
 EVEN, BUSY = Place(1, 0.0, "cheap"), Place(4, 0.0, "server load 4")

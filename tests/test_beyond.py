@@ -8,6 +8,7 @@ import pytest
 
 import dmlcore as dml
 from dmlcore.reproduce.papers.beyond_convex import (
+    delayed_nesterov,
     descend,
     optimal_seconds,
     plane,
@@ -15,7 +16,6 @@ from dmlcore.reproduce.papers.beyond_convex import (
     weighted_loss,
     weighted_optimum,
 )
-from dmlcore.reproduce.papers.beyond_outer import delayed_nesterov
 
 
 def test_the_noise_and_the_optimum_of_the_tridiagonal_function():

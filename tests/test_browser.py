@@ -20,7 +20,7 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from dmlcore.reproduce import report
+from dmlcore.reproduce import chapters
 from dmlcore.reproduce.command import TOUR
 from dmlcore.reproduce.manifest import Folders
 from dmlcore.reproduce.papers import PAPERS
@@ -186,7 +186,9 @@ def check_slider(page):
 @pytest.mark.parametrize("theme", ["light", "dark"])
 @pytest.mark.parametrize("width", [360, 1280])
 def test_the_report_opens_without_a_network(chromium, theme, width, tmp_path):
-    page_of = report.write(Folders(ROOT / "dmlcore", ROOT / "notebooks", ROOT / "figures", tmp_path), PAPERS)
+    page_of = chapters.report(
+        Folders(ROOT / "dmlcore", ROOT / "notebooks", ROOT / "figures", tmp_path), PAPERS
+    )
     said, asked = [], []
     with chromium.new_context(
         viewport={"width": width, "height": 900}, color_scheme=theme, offline=True

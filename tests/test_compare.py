@@ -13,7 +13,7 @@ import dmlcore as dml
 from dmlcore.experiments.study import judging
 from dmlcore.reproduce.papers import compare as paper
 from dmlcore.reproduce.papers import compare_table as tables
-from dmlcore.reproduce.papers.compare_regimes import regimes
+from dmlcore.reproduce.papers.compare_table import regimes
 
 DECLARED = {claim.id: claim for claim in paper.PAPER.claims}
 DIGITS = dml.problems.digits_mlp()

@@ -18,8 +18,7 @@ from watched import simulate
 
 import dmlcore as dml
 from dmlcore.methods.policies import ALL_POLICIES
-from dmlcore.training.program import compile_trace, wavefronts
-from dmlcore.training.slots import NONE
+from dmlcore.training.program import NONE, compile_trace, wavefronts
 
 TESTS = Path(__file__).parent
 

@@ -17,7 +17,8 @@ from test_report import contrast
 import dmlcore as dml
 from dmlcore.training.loop import compilations
 from dmlcore.view import plot
-from dmlcore.view.explorer import Settings, theme
+from dmlcore.view.explorer import Settings
+from dmlcore.view.explorer import explorer as theme
 from dmlcore.view.explorer.explorer import summary, svg
 from dmlcore.view.explorer.settings import POLICIES, RANGES, most_load
 

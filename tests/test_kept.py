@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 import tiny_papers
 
-from dmlcore.reproduce import kept
+from dmlcore.reproduce import paper as declarations
 
 RUNS = {
     "digits": pd.DataFrame({"method": "BSP", "seed": 0, "time": [0.0, 1 / 3], "loss": [np.inf, 2 / 3e9]}),
@@ -14,7 +14,7 @@ RUNS = {
 
 
 def test_numbers_come_back_within_their_digits(tmp_path):
-    path = kept.write(RUNS, tmp_path)
+    path = declarations.write_runs(RUNS, tmp_path)
     assert path == tmp_path / "runs.parquet"
     found = pd.read_parquet(path)
     assert list(found) == ["experiment", "method", "seed", "time", "loss", "bits"]
@@ -23,7 +23,7 @@ def test_numbers_come_back_within_their_digits(tmp_path):
     assert found["loss"].tolist()[:2] == [np.inf, 6.6667e-10]
     assert found["seed"].dtype == np.int64
     before = path.read_bytes()
-    assert kept.write(RUNS, tmp_path).read_bytes() == before
+    assert declarations.write_runs(RUNS, tmp_path).read_bytes() == before
 
 
 def test_only_full_scale_keeps_its_runs(tmp_path):
@@ -35,10 +35,10 @@ def test_only_full_scale_keeps_its_runs(tmp_path):
 
 def test_what_is_no_comparison_or_too_large_is_refused(tmp_path, monkeypatch):
     with pytest.raises(ValueError, match=r"runs: expected a mapping of experiments to frames.*, got \{\}"):
-        kept.write({}, tmp_path)
+        declarations.write_runs({}, tmp_path)
     with pytest.raises(ValueError, match="a frame without a column 'experiment'"):
-        kept.table({"a": RUNS["Lasso"].assign(experiment=1)})
-    monkeypatch.setattr(kept, "MOST_BYTES", 100)
+        declarations.runs_table({"a": RUNS["Lasso"].assign(experiment=1)})
+    monkeypatch.setattr(declarations, "MOST_BYTES", 100)
     with pytest.raises(ValueError, match=r"runs: expected at most 0\.0001 MB, got .* MB; try fewer"):
-        kept.write(RUNS, tmp_path)
+        declarations.write_runs(RUNS, tmp_path)
     assert not list(tmp_path.iterdir()), "nothing half written"

@@ -16,8 +16,7 @@ from watched import simulate
 
 import dmlcore as dml
 from dmlcore.methods import loads
-from dmlcore.methods.loads import LOADS
-from dmlcore.methods.loads.sharing import finish_together, share_out
+from dmlcore.methods.loads import LOADS, finish_together, share_out
 from dmlcore.methods.policies import ALL_POLICIES
 from dmlcore.training.batches import BATCHES, run_key, task_indices
 from dmlcore.training.stepper import Stepper

@@ -21,7 +21,7 @@ import dmlcore as dml
 from dmlcore.cluster.faults import Crash, ServerCrash
 from dmlcore.engines.real import Serving
 from dmlcore.training.batches import BATCHES, INIT, run_key, task_indices
-from dmlcore.training.fragments import of_fragments, within
+from dmlcore.training.local_steps import of_fragments, within
 from dmlcore.training.replay import Replay
 
 PLANE = plane()

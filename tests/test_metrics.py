@@ -17,7 +17,8 @@ from dmlcore.cluster import Cluster
 from dmlcore.cluster.faults import Crash, Hang
 from dmlcore.engines import simulate
 from dmlcore.methods.policies import ALL_POLICIES, asp, bsp, essp, k_sync, ssp
-from dmlcore.trace import TASK_COLUMNS, UPDATE_COLUMNS, Trace, metrics
+from dmlcore.trace import Trace, metrics
+from dmlcore.trace.trace import TASK_COLUMNS, UPDATE_COLUMNS
 
 NAN = math.nan
 JITTER = Cluster.uniform(5, samples_per_second=32, latency=0.1, jitter=stats.expon())

@@ -23,8 +23,8 @@ from wheels import check_wheels, wheels
 
 import dmlcore as dml
 from dmlcore.cluster.faults import Crash, ServerCrash, random_faults
+from dmlcore.engines.on_ray import actors
 from dmlcore.engines.on_ray import actors as on_ray
-from dmlcore.engines.on_ray import messages
 from dmlcore.engines.on_ray.connection import kept_actors
 from dmlcore.engines.real import WorkerError
 from dmlcore.engines.spec import RunSpec, StopRule
@@ -256,9 +256,9 @@ def test_messages_are_taken_in_the_order_they_were_sent_in():
     class Plain:
         unpack = staticmethod(lambda message: message)
 
-    inbox = messages.Inbox(Plain(), (7,))
+    inbox = actors.Inbox(Plain(), (7,))
     letters = [
-        messages.Letter((life, hire), number, (life, hire, number))
+        actors.Letter((life, hire), number, (life, hire, number))
         for life in (6, 7)
         for hire in (1, 2)
         for number in range(50)

@@ -8,8 +8,8 @@ from html.parser import HTMLParser
 import pytest
 import tiny_papers
 
-from dmlcore.reproduce import claims, manifest, report
-from dmlcore.reproduce.claims.tally import GROUPS
+from dmlcore.reproduce import chapters, claims, manifest
+from dmlcore.reproduce.claims.rules import GROUPS
 from dmlcore.reproduce.manifest import Folders, PaperJob
 from dmlcore.reproduce.texts import Answer, Comparison, Summary
 
@@ -68,7 +68,7 @@ def folders(tmp_path):
 
 
 def written(folders):
-    path = report.write(folders, PAPERS)
+    path = chapters.report(folders, PAPERS)
     assert path == folders.runs / "report.html"
     text = path.read_text(encoding="utf-8")
     return text, Page(text)
@@ -142,10 +142,10 @@ def test_machine_and_time_of_a_run_are_told(folders):
 
 def test_a_run_that_failed_is_told_where_it_was_made(folders):
     """By the place of its results."""
-    report.write(folders, PAPERS, ["swift"])
+    chapters.report(folders, PAPERS, ["swift"])
     told = "The newest run of this notebook at quick scale failed."
     assert told in (folders.runs / "report.html").read_text(encoding="utf-8")
-    report.write(folders, PAPERS, ["full/swift"])
+    chapters.report(folders, PAPERS, ["full/swift"])
     assert told.replace("quick", "full") in (folders.runs / "report.html").read_text(encoding="utf-8")
     assert "newest run" not in written(folders)[0]
 
@@ -189,7 +189,7 @@ def test_a_reader_meets_answers_first_and_checks_of_our_own_work_last(folders):
         PARAMETERS.model_copy(update={"output": str(output)}),
         data="toys",
     )
-    report.write(folders, {"swift": paper})
+    chapters.report(folders, {"swift": paper})
     text = (folders.runs / "report.html").read_text(encoding="utf-8")
     places = [text.index(f'id="swift-{source}"') for source in ("abstract", "ours", "theory", "conformance")]
     order = [text.index("It rolls".lower()), *places, text.index("Figure 1"), text.index("<figure")]
@@ -211,7 +211,7 @@ def test_settings_of_all_runs_are_below_their_claim(folders):
     here = PARAMETERS.model_copy(update={"output": str(own)})
     paper.conclude({"swift-1": {"uphill": [1.5] * 8, "downhill": [1.7, *[1.6] * 7]}}, here, data="toys")
     manifest.write(PaperJob(paper, PARAMETERS), folders, {"parameters": {}}, [1.0])
-    report.write(folders, {"swift": paper})
+    chapters.report(folders, {"swift": paper})
     page = Page((folders.runs / "report.html").read_text(encoding="utf-8"))
     shown = " ".join(page.text.split())
     assert "in part (holds in 1 of 3 settings, fails in 1, not run in 1)" in shown

@@ -24,7 +24,7 @@ from dmlcore.reproduce.command import main
 from dmlcore.reproduce.manifest import Folders
 from dmlcore.reproduce.papers import PAPERS
 from dmlcore.reproduce.progress import Outcome
-from dmlcore.reproduce.site import command, notebooks, reference, results, source
+from dmlcore.reproduce.site import build, reference, results, source
 
 ROOT = Path(__file__).parents[1]
 LINK = re.compile(r'<(\w+)\b[^>]*?\s(?:href|src|srcset|data|poster)="([^"]*)"')
@@ -118,7 +118,7 @@ def test_an_entry_has_types_documentation_and_source(pages):
     told = words(entry)
     for part in ("cluster : Cluster", "→ Trace", "[source]", inspect_first(dml.simulate), "ValueError"):
         assert part in told
-    assert "../_modules/dmlcore/engines/simulator.html#simulate" in entry
+    assert "../_modules/dmlcore/engines/engine.html#simulate" in entry
 
 
 def inspect_first(what):
@@ -185,7 +185,7 @@ def test_the_slides_have_one_for_each_paper(pages):
 
 def test_notebooks_that_were_not_run_say_so(pages):
     for page in (page for path, page in pages.items() if path.parent.name == "notebooks"):
-        assert notebooks.NOT_RUN in words(page)
+        assert source.NOT_RUN in words(page)
 
 
 # Parts of pages.
@@ -229,7 +229,7 @@ def test_pages_are_written_and_checked(tmp_path, capsys):
 # What fails, on a site of one page.
 
 
-def build(root):
+def built(root):
     said = io.StringIO()
     with contextlib.redirect_stdout(said), warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -247,7 +247,7 @@ def one_page(tmp_path, monkeypatch):
 
     def of(text):
         (tmp_path / "docs/index.md").write_text(f"# Title\n\n{text}\n")
-        return build(tmp_path)
+        return built(tmp_path)
 
     return of
 
@@ -287,12 +287,10 @@ def test_an_executed_notebook_is_shown_without_what_needs_a_kernel(tmp_path):
     picture = {"model_name": "ImageModel", "state": {"format": "svg+xml"}}
     picture["buffers"] = [{"path": ["value"], "data": "PHN2Zy8+", "encoding": "base64"}]
     box = {"model_name": "VBoxModel", "state": {"children": ["IPY_MODEL_b"]}}
-    widget = new.new_output(
-        "display_data", data={notebooks.WIDGET: {"model_id": "a"}, "text/plain": "Explorer"}
-    )
+    widget = new.new_output("display_data", data={source.WIDGET: {"model_id": "a"}, "text/plain": "Explorer"})
     place = {"text/plain": "PosixPath('/home/someone/picture.png')"}
-    progress = new.new_output("display_data", data={notebooks.WIDGET: {"model_id": "c"}, "text/plain": "bar"})
-    executed = new.new_notebook(metadata={"widgets": {notebooks.STATE: {"state": {"a": box, "b": picture}}}})
+    progress = new.new_output("display_data", data={source.WIDGET: {"model_id": "c"}, "text/plain": "bar"})
+    executed = new.new_notebook(metadata={"widgets": {source.STATE: {"state": {"a": box, "b": picture}}}})
     executed.cells = [
         new.new_markdown_cell("# Title"),
         new.new_code_cell("output = '/somewhere'", metadata={"tags": ["injected-parameters"]}),
@@ -301,16 +299,16 @@ def test_an_executed_notebook_is_shown_without_what_needs_a_kernel(tmp_path):
     ]
     path = tmp_path / "x.ipynb"
     nbformat.write(executed, path)
-    shown = json.loads(notebooks.page(path, path, True, str.upper))
+    shown = json.loads(source.notebook_page(path, path, True, str.upper))
     assert "widgets" not in shown["metadata"]
     assert ["".join(cell["source"]) for cell in shown["cells"]] == ["# TITLE", "dml.explore()", "save()"]
     sentence, drawn, done = shown["cells"][1]["outputs"]
-    assert "".join(sentence["data"]["text/markdown"]) == notebooks.MOVES
+    assert "".join(sentence["data"]["text/markdown"]) == source.MOVES
     assert "".join(drawn["data"]["image/svg+xml"]) == "<svg/>"
     assert done["output_type"] == "stream"
     assert shown["cells"][2]["outputs"] == []
-    for executed, current, note in ((None, False, notebooks.NOT_RUN), (path, False, notebooks.OLDER)):
-        assert note in notebooks.page(path, executed, current, str)
+    for executed, current, note in ((None, False, source.NOT_RUN), (path, False, source.OLDER)):
+        assert note in source.notebook_page(path, executed, current, str)
 
 
 def test_docs_runs_what_has_no_finished_run(tmp_path, monkeypatch):
@@ -320,8 +318,8 @@ def test_docs_runs_what_has_no_finished_run(tmp_path, monkeypatch):
         asked.extend(job.key for job in jobs)
         return [Outcome(job.key, "failed" if job.key == "hps" else "done") for job in jobs]
 
-    monkeypatch.setattr(command.runner, "run", run)
-    monkeypatch.setattr(command.manifest, "finished", lambda job, folders: job.key == "ssp")
+    monkeypatch.setattr(build.runner, "run", run)
+    monkeypatch.setattr(build.manifest, "finished", lambda job, folders: job.key == "ssp")
     said = io.StringIO()
     with contextlib.redirect_stdout(said):
         code = main(["docs"], root=tmp_path)

@@ -58,7 +58,7 @@ class Exploration:
         assert self.running, "somebody is always at work"
 
     def trace(self):
-        from dmlcore.trace import TASK_COLUMNS, UPDATE_COLUMNS, Trace
+        from dmlcore.trace.trace import TASK_COLUMNS, UPDATE_COLUMNS, Trace
 
         # Tasks under way have read already, and so count.
         for worker, (version, pull, start) in self.running.items():

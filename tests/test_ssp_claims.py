@@ -15,10 +15,9 @@ from scipy import stats
 
 import dmlcore as dml
 from dmlcore.reproduce.papers import ssp as paper
-from dmlcore.reproduce.papers import ssp_crossover as crossing
 from dmlcore.reproduce.papers import ssp_measures as measures
 from dmlcore.reproduce.papers.ssp import CHEAP, EQUAL, PUSHES
-from dmlcore.reproduce.papers.ssp_study import Experiment, transient
+from dmlcore.reproduce.papers.ssp_measures import Experiment, transient
 
 SEEDS, SEARCH = range(2), 8  # search: runs of each method
 EXPONENTIAL = dml.Cluster.uniform(4, jitter=stats.expon())
@@ -94,12 +93,12 @@ def at_loads(push, *loads):
 def test_ssp_overtakes_asp_only_where_its_cached_reads_relieve_the_server():
     """Where pulls cost the server nothing, no cached read saves any of its time."""
     cheap, costly, useless = (at_loads(push, *SWEEP) for push in (PUSHES[CHEAP], PUSHES[EQUAL], 1.0))
-    loads = [crossing.crossovers(found) for found in (cheap, useless)]
-    theory = crossing.predicted(cheap.samples("SSP", "ASP", "0").median(), 8)
+    loads = [measures.crossovers(found) for found in (cheap, useless)]
+    theory = measures.predicted(cheap.samples("SSP", "ASP", "0").median(), 8)
     return {
         "S9-crossover": loads,
-        "S9-theory": [crossing.relative(each, theory) for each in loads],
-        "S9-dear": [crossing.crossovers(costly), loads[1]],
+        "S9-theory": [measures.relative(each, theory) for each in loads],
+        "S9-dear": [measures.crossovers(costly), loads[1]],
         "S9-saturated-ASP": [found.samples("ASP", "SSP", "4").tolist() for found in (cheap, useless)],
     }
 
@@ -269,14 +268,14 @@ def test_every_claim_says_what_would_show_the_opposite():
 
 
 SWEEP = (0.0, 0.6, 1.2, 2.0, 4.0)
-BELOW, ABOVE = math.log(0.6 / crossing.LEAST), math.log(1.2 / crossing.LEAST)
-MOST_BELOW, MOST_ABOVE = (math.log(ratio / crossing.LEAST) for ratio in (1 / crossing.MOST, crossing.MOST))
+BELOW, ABOVE = math.log(0.6 / measures.LEAST), math.log(1.2 / measures.LEAST)
+MOST_BELOW, MOST_ABOVE = (math.log(ratio / measures.LEAST) for ratio in (1 / measures.MOST, measures.MOST))
 
 
 @pytest.mark.parametrize(
     ("found", "load"),
     [
-        ((0.5, 0.6, 0.9, crossing.LEAST, 2.0), 2.0),
+        ((0.5, 0.6, 0.9, measures.LEAST, 2.0), 2.0),
         ((0.5, 0.6, 1.2, 0.5, 2.0), 0.6 * 2 ** (BELOW / (BELOW - ABOVE))),  # whatever comes later
         ((0.5, 0.6, 1.2, 2.0, 0.0), 0.6 * 2 ** (BELOW / (BELOW - ABOVE))),  # as where SSP fails at one load
         ((0.5, 0.6, math.nan, 1.2, 2.0), 0.6 * (2.0 / 0.6) ** (BELOW / (BELOW - ABOVE))),  # not measured
@@ -289,13 +288,13 @@ MOST_BELOW, MOST_ABOVE = (math.log(ratio / crossing.LEAST) for ratio in (1 / cro
     ],
 )
 def test_ssp_overtakes_at_the_first_change_of_sign(found, load):
-    assert crossing.overtakes(dict(zip(SWEEP, found, strict=True))) == pytest.approx(load)
+    assert measures.overtakes(dict(zip(SWEEP, found, strict=True))) == pytest.approx(load)
 
 
 @pytest.mark.parametrize(("claim", "inside"), [("S9-crossover", 0), ("S9-theory", 0), ("S9-dear", 1)])
 def test_crossovers_outside_the_sweep_are_compared_with_the_range_like_others(claim, inside):
     """At most 0 is by a load of 4, and not within a factor of 1.5 of 1; no load up to 4 is neither."""
     expected = {each.id: each.expected for each in paper.PAPER.claims}[claim]
-    loads = crossing.relative([0.0, math.inf], 1.3)
+    loads = measures.relative([0.0, math.inf], 1.3)
     assert rule(loads[:1], expected) == ("holds" if inside else "fails")
     assert rule(loads[1:], expected) == "fails"

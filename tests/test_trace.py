@@ -12,7 +12,8 @@ from watched import simulate
 
 import dmlcore as dml
 from dmlcore.methods.policies import ALL_POLICIES
-from dmlcore.trace import TASK_COLUMNS, Trace, metrics
+from dmlcore.trace import Trace, metrics
+from dmlcore.trace.trace import TASK_COLUMNS
 
 
 @pytest.fixture

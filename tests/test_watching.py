@@ -15,7 +15,7 @@ import dmlcore as dml
 from dmlcore.engines.segments import TrainingWatch
 from dmlcore.engines.spec import RunSpec
 from dmlcore.methods.policies import ALL_POLICIES
-from dmlcore.training.slots import NONE, Slots
+from dmlcore.training.program import NONE, Slots
 from dmlcore.training.stepper import Observer, Stepper
 from dmlcore.types import Decision, Policy, Start
 

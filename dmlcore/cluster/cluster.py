@@ -1,12 +1,10 @@
 """Clusters: the speeds of workers and links, how these vary, and which workers straggle at which times."""
 
-from __future__ import annotations
-
 import dataclasses
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 import scipy
 
@@ -14,8 +12,7 @@ from dmlcore import checks, notebook
 from dmlcore.cluster.durations import Durations
 from dmlcore.cluster.faults import Fault, Faults, Hang, check_faults, plain
 from dmlcore.cluster.jitter import Quantile, SizedJitter, resolve_jitter, show_jitter
-from dmlcore.cluster.parameter_server import ParameterServer
-from dmlcore.cluster.regime import Regime, regime
+from dmlcore.cluster.regime import ParameterServer, Regime, regime
 from dmlcore.cluster.slowdowns import SpeedChange, Stragglers, TimedChange, check_workers, speed_change
 from dmlcore.theory import Response
 
@@ -95,7 +92,7 @@ class Cluster:
                 checks.real(name, value, **limits)
 
     @classmethod
-    def uniform(cls, num_workers: int, samples_per_second: float = 1000.0, **options: Any) -> Cluster:
+    def uniform(cls, num_workers: int, samples_per_second: float = 1000.0, **options: Any) -> Self:
         """Returns a cluster of equally fast workers.
 
         Args:
@@ -126,7 +123,7 @@ class Cluster:
         jitter: Any = None,
         latency_jitter: Any = None,
         pull_latency: float | Sequence[float] | None = None,
-    ) -> Cluster:
+    ) -> Self:
         """Returns a cluster with one worker for each speed.
 
         Args:
@@ -169,7 +166,7 @@ class Cluster:
         return cls(speeds, overheads, *links, jitter, latency_jitter, pull_latency_seconds=pulling)
 
     @classmethod
-    def from_response(cls, num_workers: int, response: Response) -> Cluster:
+    def from_response(cls, num_workers: int, response: Response) -> Self:
         """Returns a cluster whose response times follow a distribution of `dmlcore.theory`.
 
         Guarantee: computing a task of b samples takes Y(b) seconds and its push takes X seconds; a pull takes
@@ -215,7 +212,7 @@ class Cluster:
         bandwidth: float | Sequence[float] = math.inf,
         latency_jitter: Any = None,
         pull_latency: float | Sequence[float] | None = None,
-    ) -> Cluster:
+    ) -> Self:
         """Returns a cluster whose tasks take times that were measured on another system.
 
         Guarantee: the task at clock c of worker w takes the seconds of the worker's row c exactly if it has
@@ -262,7 +259,7 @@ class Cluster:
         fraction: float = 0.1,
         mean_tasks: float = 10.0,
         workers: Sequence[int] | None = None,
-    ) -> Cluster:
+    ) -> Self:
         """Returns this cluster with slow episodes added.
 
         Args:
@@ -299,7 +296,7 @@ class Cluster:
         at: float | None = None,
         until: float | None = None,
         workers: Sequence[int] | None = None,
-    ) -> Cluster:
+    ) -> Self:
         """Returns this cluster with a known change of speed added, at a task or at a time.
 
         With `clock`, a worker's tasks `clock` to `until - 1` take `slowdown` times as long. With `at`,
@@ -340,7 +337,7 @@ class Cluster:
         shards: int = 1,
         sharing: str = "fifo",
         jitter: Any = None,
-    ) -> Cluster:
+    ) -> Self:
         """Returns this cluster with a server whose processor and link take time.
 
         All workers share the server's link. A push crosses its worker's link and then the server's link. The
@@ -384,7 +381,7 @@ class Cluster:
             checks.reject("with_server", "neither", "a finite bandwidth or seconds_per_... > 0")
         return self._with(server=server)
 
-    def resized(self, num_workers: int) -> Cluster:
+    def resized(self, num_workers: int) -> Self:
         """Returns the same kind of cluster with another number of workers.
 
         Worker i of the new cluster copies worker floor(i W / P) of this one: its speed, link, slow episodes
@@ -428,7 +425,7 @@ class Cluster:
 
     def with_faults(
         self, *faults: Fault, patience: float | None = None, checkpoint_every: int | None = None
-    ) -> Cluster:
+    ) -> Self:
         """Returns this cluster with faults added, which happen at the same times on every engine.
 
         Args:
@@ -458,7 +455,7 @@ class Cluster:
             checks.fail("patience", patience, "a finite number of seconds (a worker hangs forever)")
         return self._with(faults=Faults(events, patience, every))
 
-    def _with(self, **changes: Any) -> Cluster:
+    def _with(self, **changes: Any) -> Self:
         """Returns this cluster with other fields; how well it predicts traces is then no longer known."""
         return dataclasses.replace(self, fitted="", **changes)
 

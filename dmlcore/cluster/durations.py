@@ -1,14 +1,12 @@
 """Measured durations of tasks, which a cluster uses unchanged instead of random times."""
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 import hashlib
 import json
 from collections import Counter
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import pandas as pd
@@ -36,7 +34,7 @@ class Durations:
     run: int = 1
 
     @classmethod
-    def checked(cls, source: Any, beyond: str) -> Durations:
+    def checked(cls, source: Any, beyond: str) -> Self:
         """Returns the durations that the arguments of `Cluster.from_durations` describe."""
         checks.choice("beyond", beyond, dict.fromkeys(BEYOND))
         log = read("frame", source, lacking=lambda columns: [BATCH_SIZE] * ("batch_size" not in columns))
@@ -45,7 +43,7 @@ class Durations:
         return made
 
     @classmethod
-    def of(cls, tasks: pd.DataFrame, beyond: str, run: int = 1) -> Durations:
+    def of(cls, tasks: pd.DataFrame, beyond: str, run: int = 1) -> Self:
         """Returns the durations of a log's tasks, in the order of rows or, if it has times, of starts.
 
         Args:
@@ -75,7 +73,7 @@ class Durations:
         """Mean speed of each worker over all its rows, samples/s."""
         return [sum(b) / sum(s) for s, b in zip(self.seconds, self.samples, strict=True)]
 
-    def resized(self, like: list[int]) -> Durations:
+    def resized(self, like: list[int]) -> Self:
         """Returns the durations of a cluster whose worker i copies worker `like[i]` of this one.
 
         Where m workers copy one worker with n rows, the j-th of them starts at row floor(j n / m) and

@@ -4,8 +4,7 @@ from heapq import heappush
 from math import inf
 from typing import Any
 
-from dmlcore.cluster.faults import Incident, incidents
-from dmlcore.engines.absences import Absences
+from dmlcore.cluster.faults import Absences, Incident, incidents
 from dmlcore.engines.server import Answer, Order
 
 SNAPSHOT = 1000  # length of the journal, in calls, from which a snapshot is worth its time

@@ -8,9 +8,8 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Protocol
 
 from dmlcore import checks
-from dmlcore.cluster.faults import Incident, incidents
+from dmlcore.cluster.faults import Absences, Incident, incidents
 from dmlcore.engines import mistakes
-from dmlcore.engines.absences import Absences
 from dmlcore.engines.job import Job, Recording
 from dmlcore.engines.server import Answer, Order
 from dmlcore.engines.service import FairService, Transfers
@@ -179,7 +178,8 @@ class Serving:
         elif self._seconds == math.inf and now > since + MOST_SECONDS:
             spent = tasks - already
             if spent > MOST_TASKS * self.server.num_workers:
-                raise mistakes.never_updates(self.server.policy, self._clock.now(), updates, spent)
+                facts = {"time": self._clock.now(), "updates": updates, "most": spent}
+                raise mistakes.error("never_updates", self.server.policy, **facts)
 
     def _muster(self) -> None:
         """Starts every worker that is not away, and waits until all have compiled."""

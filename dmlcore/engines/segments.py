@@ -19,8 +19,7 @@ from dmlcore.training.driver import fuses, spill
 from dmlcore.training.evaluation import device_data, evaluate
 from dmlcore.training.local_steps import contribution_of
 from dmlcore.training.loop import advance_one
-from dmlcore.training.program import Losses, Tasks, cut, lay_out, power_of_two, row_shape
-from dmlcore.training.slots import NONE, Slots
+from dmlcore.training.program import NONE, Losses, Slots, Tasks, cut, lay_out, power_of_two, row_shape
 from dmlcore.training.step import Inputs, begin
 from dmlcore.training.turns import Turn, Turns
 from dmlcore.types import Observation, Progress

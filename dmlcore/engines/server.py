@@ -261,7 +261,7 @@ class Server:
 
         # Fast path for policies where each push is an update.
         if kept and weight != told[1]:
-            raise mistakes.other_weight(self.policy, order, weight)
+            raise mistakes.error("other_weight", self.policy, order=order, weight=weight)
         if self._update_seconds:
             time = self._updated(time)
         self._times.append(time)
@@ -425,9 +425,10 @@ class Server:
         if not any(len(orders) == self._depth for orders in self.flight):
             raise self.deadlock(time)
 
-    def deadlock(self, time: float) -> RuntimeError:
+    def deadlock(self, time: float) -> Exception:
         """Returns the error for a deadlock at `time`."""
-        return mistakes.deadlock(self.policy, time, self.num_updates, len(self.present))
+        workers = f"all {len(self.present)} workers wait" if self.present else "every worker has left"
+        return mistakes.error("deadlock", self.policy, time=time, updates=self.num_updates, workers=workers)
 
     def trace(self, time: float, metadata: dict[str, Any]) -> Trace:
         """Ends the run at `time` and returns its trace."""
@@ -455,7 +456,7 @@ class Server:
     def _decided(self, hook: str, event: str, time: float, *happened: Any) -> Answer:
         """Calls a hook of the load, if it has it, and of the policy, and carries out the decision."""
         if getattr(self.policy, hook) is None:
-            raise mistakes.no_hook(self.policy, hook, happened[0])
+            raise mistakes.error("no_hook", self.policy, hook=hook, worker=happened[0])
         if self.num_tasks > self._next_check:
             self._check_progress(time)
         try:
@@ -477,7 +478,8 @@ class Server:
             self.state, (apply, drop, cancel, start, wake) = answer
             _ = len(apply), len(cancel), len(start)  # raises TypeError if one is not a sequence
         except (TypeError, ValueError, LookupError):
-            raise mistakes.no_answer(self.policy, hook, answer, mistakes.DECISION) from None
+            facts = {"part": hook, "answer": answer, "expected": mistakes.DECISION}
+            raise mistakes.error("no_answer", self.policy, **facts) from None
         return Decision(apply, drop, cancel, start, wake)
 
     def _carry_out(
@@ -495,10 +497,12 @@ class Server:
                 for worker, clock, weight in apply:
                     found = pending.pop((worker, clock), None)
                     if found is None:
-                        raise mistakes.not_at_server(self.policy, "applies", (worker, clock))
+                        raise mistakes.error(
+                            "not_at_server", self.policy, does="applies", key=(worker, clock)
+                        )
                     row, order = found
                     if keeps is not None and weight != order[7][1] and keeps(order[7][0], clock + 1):
-                        raise mistakes.other_weight(self.policy, order, weight)
+                        raise mistakes.error("other_weight", self.policy, order=order, weight=weight)
                     samples += order[2]
                     land(record, row * ROW + LANDED, weight, number)
                 time = self._updated(time)
@@ -511,13 +515,13 @@ class Server:
                     return apply, (), kept
             for key in drop:
                 if pending.pop(key, None) is None:
-                    raise mistakes.not_at_server(self.policy, "drops", key)
+                    raise mistakes.error("not_at_server", self.policy, does="drops", key=key)
             if cancel and not apply:
                 self._cancels.append(time)
             cut, workers = self._cut, len(self.flight)
             for worker in cancel:
                 if not 0 <= worker < workers:
-                    raise mistakes.not_there(self.policy, "cancels", worker, time)
+                    raise mistakes.error("not_there", self.policy, does="cancels", worker=worker, time=time)
                 cut(worker, time)
             started = self._start(start, time)
             if wake is not None:
@@ -535,7 +539,8 @@ class Server:
         try:
             seconds, token = wake
         except (TypeError, ValueError):
-            raise mistakes.no_answer(policy, "wake", wake, "a pair (seconds, token)") from None
+            facts = {"part": "wake", "answer": wake, "expected": "a pair (seconds, token)"}
+            raise mistakes.error("no_answer", policy, **facts) from None
         due = time + checks.real(f"{policy.name}, seconds of wake", seconds, low=0)
         if due < math.inf:
             heappush(self.timers, (due, self._num_timers, token))
@@ -547,7 +552,9 @@ class Server:
         since, count = self._woken
         self._woken = (since, count + 1) if since == progress else (progress, 1)
         if self._woken[1] > MOST_TASKS:
-            raise mistakes.only_wakes(self.policy, time, self.num_updates, MOST_TASKS)
+            raise mistakes.error(
+                "only_wakes", self.policy, time=time, updates=self.num_updates, most=MOST_TASKS
+            )
 
     def _updated(self, time: float) -> float:
         """Returns when an update decided at `time` is made; an update in progress at the end counts."""
@@ -562,9 +569,11 @@ class Server:
         since, before = self._passed
         if end == math.inf:
             if rows > Record(self.record).last_applied() + self._patience:
-                raise mistakes.never_updates(self.policy, time, self.num_updates, self._patience)
+                facts = {"updates": self.num_updates, "most": self._patience}
+                raise mistakes.error("never_updates", self.policy, time=time, **facts)
         elif (end - time) * (rows - before) > MAX_COUNT * self.num_workers * (time - since):
-            raise mistakes.no_time(self.policy, time, end, rows - before, time - since)
+            facts = {"end": end, "tasks": rows - before, "passed": time - since}
+            raise mistakes.error("no_time", self.policy, time=time, **facts)
         self._passed, self._next_check = (time, rows), rows - 1 + self._patience
 
     def _start(self, start: Sequence[Start], time: float, depth: int = 0) -> list[Order]:
@@ -574,7 +583,7 @@ class Server:
         version, serial, told = self.num_updates, self._serial, NOTHING_TOLD
         for worker, asked, ahead in start:
             if worker not in self.present:
-                raise mistakes.not_there(self.policy, "starts", worker, time)
+                raise mistakes.error("not_there", self.policy, does="starts", worker=worker, time=time)
             flight = flights[worker]
             if flight and len(flight) >= (depth or full):
                 raise ValueError(f"{self.policy.name} starts worker {worker}, which is busy, at {time:g} s")
@@ -596,8 +605,8 @@ class Server:
                 try:
                     _, _ = told
                 except (TypeError, ValueError):
-                    expected = "a pair (copy_clock, weight)"
-                    raise mistakes.no_answer(self.policy, "on_pull", told, expected) from None
+                    facts = {"part": "on_pull", "answer": told, "expected": "a pair (copy_clock, weight)"}
+                    raise mistakes.error("no_answer", self.policy, **facts) from None
             order = new(Order, (worker, clock, size, version, True, time, next(serial), told))
             flights[worker] = (*flight, order) if flight else (order,)
             orders.append(order)

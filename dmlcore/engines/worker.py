@@ -3,8 +3,6 @@
 The same loop runs in a thread and in an actor; only the transport of messages differs.
 """
 
-from __future__ import annotations
-
 import heapq
 import itertools
 import queue
@@ -13,7 +11,7 @@ import time
 import traceback
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import jax
 
@@ -113,7 +111,7 @@ class Failure(NamedTuple):
     details: str
 
     @classmethod
-    def of(cls, worker: int, clock: int, error: Exception) -> Failure:
+    def of(cls, worker: int, clock: int, error: Exception) -> Self:
         """Returns the message for an exception."""
         return cls(worker, clock, f"{type(error).__name__}: {error}", traceback.format_exc())
 

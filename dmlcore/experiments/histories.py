@@ -26,7 +26,7 @@ from dmlcore import checks
 from dmlcore.checks import check_kind, check_optax
 from dmlcore.problems.problem import Problem
 from dmlcore.trace import Trace
-from dmlcore.trace.accounts import accounts
+from dmlcore.trace.metrics.times import accounts
 from dmlcore.training.checkpoints import Checkpoints
 from dmlcore.training.contribution import factor
 from dmlcore.training.evaluation import is_accuracy, reached

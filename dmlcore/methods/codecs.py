@@ -737,21 +737,8 @@ def check_widths(widths: Sequence[int]) -> list[int]:
 
 
 # Every codec in this table can be given by name, and runs through the tests of all codecs.
-CODECS: dict[str, Callable[..., Codec]] = {
-    codec.__name__: codec
-    for codec in (
-        exact,
-        affine,
-        qsgd,
-        terngrad,
-        one_bit,
-        top_k,
-        random_k,
-        power_sgd,
-        error_feedback,
-        difference,
-    )
-}
+_FACTORIES = exact, affine, qsgd, terngrad, one_bit, top_k, random_k, power_sgd, error_feedback, difference
+CODECS: dict[str, Callable[..., Codec]] = {codec.__name__: codec for codec in _FACTORIES}
 
 
 def resolve(codec: Codec | str) -> Codec:

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from dmlcore import files
 from dmlcore.reading.columns import COLLECTIVE
 from dmlcore.reading.times import resolution
 
@@ -23,6 +24,13 @@ SCALE = 500  # workers whose medians differ by this factor probably have differe
 STAMPS = "compute_end", "compute_start"  # from the last sorting key to the first
 LISTED = 3  # workers that a sentence names
 AT_ONCE = "choose operations that follow one another (events=), or name the device as the worker (columns=)"
+
+SENTENCES = files.table(__file__, "doubts")
+
+
+def told(doubt: str, **facts: Any) -> str:
+    """Returns the sentence of a doubt, a name in `doubts.toml`, with these facts in it."""
+    return SENTENCES[doubt].format(**facts)
 
 
 def doubts(tasks: pd.DataFrame, names: tuple[Any, ...], step: float, said: list[str]) -> list[str]:
@@ -54,20 +62,16 @@ def doubts(tasks: pd.DataFrame, names: tuple[Any, ...], step: float, said: list[
     if not timed:
         return found + _waiting(alike[rows])
     start, end = (tasks[name].to_numpy()[order] for name in ("compute_start", "compute_end"))
-    same = worker[1:] == worker[:-1]
     over = overlap > 0
     if over.any():
-        found.append(
-            f"{over.sum()} of {len(worker)} tasks begin before their worker's task before ends, by up to "
-            f"{overlap[over].max():.3g} s (worker {names[worker[1:][over][0]]}): two tasks of one worker at "
-            f"once; {AT_ONCE}"
-        )
+        who, most = names[worker[1:][over][0]], overlap[over].max()
+        found.append(told("overlap", over=over.sum(), count=len(worker), most=most, who=who, at_once=AT_ONCE))
     who = [names[each] for each in worker[first]]
     clocks = _clocks(start[rows], start[first], start[first + counts - 1], counts, middle, who)
     ends = end[rows] - np.median(end[rows], axis=0)
     ends = (ends - np.median(ends, axis=1, keepdims=True)) / np.maximum(seconds[rows], 1e-300)
     found += _waiting(alike[rows], ends) + clocks
-    found += _gaps(start, end, same, worker, names, middle, said)
+    found += _gaps(start, end, worker, names, middle, said)
     return found
 
 
@@ -87,24 +91,16 @@ def collectives(events: pd.Series) -> list[str]:
     if waiting.empty:
         return []
     named = ", ".join(waiting.head(LISTED))
-    return [
-        f"{len(waiting)} of {len(kinds)} kinds of operations are collective ({named}), and last until the "
-        "slowest worker has come: waiting counted as computing; choose the computing by events="
-    ]
+    return [told("collective", waiting=len(waiting), kinds=len(kinds), named=named)]
 
 
 def _units(seconds: np.ndarray, middle: float, step: float) -> list[str]:
     whole = resolution(seconds)
     step = max(step, whole if whole >= 1 else 0.0)  # those of simulations may be whole milliseconds
     if step > COARSE * middle:
-        return [
-            f"times come in steps of {step:.2g} s, and the median task takes {middle:.3g} s: each is wrong "
-            "by up to one step; log them with more digits, or as 64-bit numbers"
-        ]
+        return [told("coarse", step=step, middle=middle)]
     if not SHORT <= middle < ENDLESS:
-        what = "hours" if middle >= ENDLESS else "less than 0.1 ms"
-        shown = f"{middle / 3600:.3g} hours" if middle >= ENDLESS else f"{middle:.3g} s"
-        return [f"the median task takes {shown}, and {what} are unusual; say the unit of the times by unit="]
+        return [told("long" if middle >= ENDLESS else "short", middle=middle, hours=middle / 3600)]
     return []
 
 
@@ -114,11 +110,8 @@ def _scales(seconds: np.ndarray, worker: np.ndarray, names: tuple[Any, ...]) -> 
     if len(medians) < 2 or medians.max() < SCALE * medians.min():
         return []
     who = [names[each] for each in medians.index]
-    low, high = int(medians.argmin()), int(medians.argmax())
-    return [
-        f"the median task takes {medians.min():.3g} s on worker {who[low]} and {medians.max():.3g} s on "
-        f"worker {who[high]}: they probably have different units"
-    ]
+    low, high = who[int(medians.argmin())], who[int(medians.argmax())]
+    return [told("scales", least=medians.min(), low=low, most=medians.max(), high=high)]
 
 
 def _first(seconds: np.ndarray, first: np.ndarray, counts: np.ndarray) -> list[str]:
@@ -131,10 +124,7 @@ def _first(seconds: np.ndarray, first: np.ndarray, counts: np.ndarray) -> list[s
     slow = ratio >= FIRST
     if slow.sum() * 2 <= len(first):
         return []
-    return [
-        f"the first task of {slow.sum()} of {len(first)} workers takes {np.median(ratio[slow]):.3g} times "
-        "their median, as one that compiles or loads; leave it out, because it is drawn like any other"
-    ]
+    return [told("first", slow=slow.sum(), workers=len(first), ratio=np.median(ratio[slow]))]
 
 
 def _waiting(seconds: np.ndarray, ends: np.ndarray | None = None) -> list[str]:
@@ -150,11 +140,8 @@ def _waiting(seconds: np.ndarray, ends: np.ndarray | None = None) -> list[str]:
         close &= np.ptp(ends, axis=0) < EQUAL
     if not _in_step(close, spread, across):
         return []
-    return [
-        f"in {close.mean():.0%} of {rounds} rounds the tasks of all {workers} workers take the same time, "
-        f"within {spread:.1%}, while rounds differ by {across:.0%}: waiting for the slowest is probably "
-        "counted as computing; log when computing ends, before the exchange of gradients, or choose events="
-    ]
+    facts = {"close": close.mean(), "rounds": rounds, "workers": workers, "spread": spread, "across": across}
+    return [told("waiting", **facts)]
 
 
 def _alike(seconds: np.ndarray) -> tuple[np.ndarray, float, float]:
@@ -199,17 +186,13 @@ def _clocks(
     own, x = start - usual, usual - usual.mean()
     moved, rate = own.mean(axis=1), own @ x / max(x @ x, 1e-300)
     left = np.std(own - np.outer(rate, x), axis=1)
-    told, last = [], final - np.median(final)  # a late or missing worker does not end late
+    found, last = [], final - np.median(final)  # a late or missing worker does not end late
     if _in_step(*_alike(np.diff(start))):
         drift = rate * np.ptp(usual)
         sure = (np.abs(drift) > 5 * left) & (np.abs(last - moved - drift / 2) < 0.5 * np.abs(drift))
         drifting = np.flatnonzero((np.abs(drift) > 0.2 * middle) & (np.abs(rate) < DRIFT) & sure)
         for worker in drifting[:LISTED].tolist():
-            told.append(
-                f"the clock of worker {who[worker]} drifts by {1e6 * rate[worker]:+.3g} millionths, "
-                f"{drift[worker]:+.3g} s in the log, against the others'; synchronise the clocks (NTP), or "
-                "give seconds instead of times"
-            )
+            found.append(told("drift", who=who[worker], rate=1e6 * rate[worker], drift=drift[worker]))
         least, apart = np.maximum(0.5 * middle, 5 * left), 0.5 * np.abs(moved)
         steady = (np.abs(drift) < 0.2 * np.abs(moved)) & (np.abs(counts - np.median(counts)) <= 1)
     else:
@@ -219,31 +202,23 @@ def _clocks(
     far = np.flatnonzero((np.abs(moved) > least) & (np.abs(moved - last) < apart) & steady)
     if len(far) > LISTED:
         most = float(np.abs(moved[far]).max())
-        return [
-            *told,
-            f"the clocks of {len(far)} of {workers} workers disagree, by up to {most:.4g} s: each may count "
-            "from the start of its machine; give seconds instead of times",
-        ]
+        return [*found, told("clocks", far=len(far), workers=workers, most=most)]
     for worker in far.tolist():
         hours = f", {moved[worker] / 3600:+.3g} hours" if abs(moved[worker]) > 1000 else ""
-        told.append(
-            f"the clock of worker {who[worker]} is off by {moved[worker]:+.4g} s{hours}: its tasks begin and "
-            "end so much later than the others'; subtract that from its times (a time zone, or a clock since "
-            "the start of the machine)"
-        )
-    return told
+        found.append(told("off", who=who[worker], moved=moved[worker], hours=hours))
+    return found
 
 
 def _gaps(
     start: np.ndarray,
     end: np.ndarray,
-    same: np.ndarray,
     worker: np.ndarray,
     names: tuple[Any, ...],
     middle: float,
     said: list[str],
 ) -> list[str]:
     """Returns a doubt if a worker pauses alone, as one that is preempted; pauses of all are said."""
+    same = worker[1:] == worker[:-1]
     gap = np.where(same, start[1:] - end[:-1], 0.0)
     inside = gap[same]
     if not len(inside):
@@ -260,22 +235,13 @@ def _gaps(
     common = (pausing >= TOGETHER * count) & (count > 1)
     if common.any():
         times = round(float(common.sum() / count)) or 1
-        said.append(
-            f"all workers pause together about {times} times, for up to {gap[rows][common].max():.3g} s, as "
-            "for evaluations, checkpoints or steps that were not recorded"
-        )
+        said.append(told("together", times=times, most=gap[rows][common].max()))
     alone = ~common
     if not alone.any():
         return []
     if alone.sum() > RARE * len(inside):
-        said.append(
-            f"workers pause {alone.sum()} times for more than {LONG} cycles, as if waiting for others"
-        )
+        said.append(told("apart", alone=alone.sum(), long=LONG))
         return []
     most = rows[alone][np.argmax(gap[rows][alone])]
-    return [
-        f"worker {names[worker[most]]} does nothing for {gap[most]:.3g} s between two tasks, "
-        f"{gap[most] / usual:.3g} usual cycles; {alone.sum()} such gaps on {len({*who[alone].tolist()})} of "
-        f"{count} workers look like preemption or restarts, which a fit does not have: add them with "
-        "Cluster.with_faults"
-    ]
+    facts = {"who": names[worker[most]], "gap": gap[most], "cycles": gap[most] / usual}
+    return [told("preempted", **facts, alone=alone.sum(), on=len({*who[alone].tolist()}), count=count)]

@@ -1,7 +1,5 @@
 """A recorded job of data-parallel pipelines, and its steps again with other durations of operations."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from graphlib import CycleError, TopologicalSorter
 from itertools import pairwise

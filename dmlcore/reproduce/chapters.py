@@ -1,6 +1,7 @@
-"""What the report and the site say of each paper: each claim and each picture has one place."""
+"""What the report and the site say of each paper: each claim and each picture has one place.
 
-from __future__ import annotations
+The report is one page that opens offline, because its pictures are part of it.
+"""
 
 import base64
 import struct
@@ -9,12 +10,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from dmlcore import files
+from dmlcore import files, pages
 from dmlcore.reproduce import claims, manifest
 from dmlcore.reproduce.claims import Ledger, Made, Result, Source, show
 from dmlcore.reproduce.claims.ledger import commands as commands_of
+from dmlcore.reproduce.claims.rules import verdicts
 from dmlcore.reproduce.claims.show import Row
-from dmlcore.reproduce.claims.tally import verdicts
 from dmlcore.reproduce.manifest import Folders
 from dmlcore.reproduce.paper import FULL, SCALES, Paper
 from dmlcore.reproduce.progress import seconds
@@ -157,11 +158,7 @@ def ledgers(
 
 
 def chapters(
-    folders: Folders,
-    papers: Mapping[str, Paper],
-    *,
-    local: bool = False,
-    failed: Collection[str] = (),
+    folders: Folders, papers: Mapping[str, Paper], *, local: bool = False, failed: Collection[str] = ()
 ) -> list[Chapter]:
     """Returns a chapter for each paper that has a ledger.
 
@@ -222,3 +219,19 @@ def _pictures(paper: Paper, folders: Folders, local: bool) -> dict[str, Picture]
     return {
         name: Picture(name, captions.get(name, Path(name).stem), each) for name, each in shots.items() if each
     }
+
+
+def report(folders: Folders, papers: Mapping[str, Paper], failed: Collection[str] = ()) -> Path:
+    """Writes `runs/report.html`, and returns its path: the last runs here, and what is published of the rest.
+
+    It has the processor, the versions and the time of the runs on this machine. For runs that have `failed`,
+    named by the place of their results, it says that the previous results are shown.
+    """
+    found = chapters(folders, papers, local=True, failed=failed)
+    every = [result for chapter in found for result in chapter.ledger.claims]
+    page = pages.template(__file__, "report.html.jinja").render(
+        tallies=claims.tallies(every), settings=claims.settings(every), chapters=found
+    )
+    path = folders.runs / "report.html"
+    files.write(path, page)
+    return path

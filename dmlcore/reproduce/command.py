@@ -13,14 +13,13 @@ from rich.console import Console
 from rich.table import Table
 
 from dmlcore import checks
-from dmlcore.reproduce import agreement, arithmetic, chapters, claims, manifest, recommending, report, runner
+from dmlcore.reproduce import agreement, arithmetic, chapters, claims, manifest, recommending, runner
 from dmlcore.reproduce.manifest import Folders, PaperJob
 from dmlcore.reproduce.paper import SETTINGS, unsealed
 from dmlcore.reproduce.papers import PAPERS, Paper, Parameters
 from dmlcore.reproduce.parsing import Parser, UsageError
 from dmlcore.reproduce.progress import Display, Outcome, seconds
-from dmlcore.reproduce.site import command as docs
-from dmlcore.reproduce.site import results
+from dmlcore.reproduce.site import build, results
 
 # A notebook uses all cores while it trains, and one core while it compiles, simulates and draws.
 JOBS = min(2, os.cpu_count() or 1)
@@ -62,7 +61,9 @@ def main(arguments: Sequence[str], *, root: Path, papers: Mapping[str, Paper] = 
             case ["recommend", *rest]:
                 return advise(console, rest, root)
             case ["docs", *rest]:
-                return docs.docs(console, Parser("docs", f"{CALL} docs").parse_args(rest), root, papers, JOBS)
+                return build.docs(
+                    console, Parser("docs", f"{CALL} docs").parse_args(rest), root, papers, JOBS
+                )
             case ["list"]:
                 return overview(console, papers)
             case ["check"]:
@@ -175,7 +176,7 @@ def reproduce(
         runner.publish(public, folders)
         results.write(folders.root, papers)
     if ledgers and len(own) < len(jobs):
-        path = report.write(folders, papers, [job.place for job in jobs if job.key in failed])
+        path = chapters.report(folders, papers, [job.place for job in jobs if job.key in failed])
         console.print(f"report: {path}", soft_wrap=True)
     if failed:
         earlier = "; the report shows their previous runs, if there are any" if len(own) < len(jobs) else ""

@@ -1,10 +1,8 @@
 """The manifest: the inputs and the outputs of a run, from which a second call sees that it can be skipped."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from pydantic import BaseModel
 
@@ -25,7 +23,7 @@ class Folders:
     runs: Path  # what runs made here, in the same folders; also unfinished runs
 
     @classmethod
-    def below(cls, root: Path) -> Folders:
+    def below(cls, root: Path) -> Self:
         """Returns the usual folders of a repository."""
         return cls(root / "dmlcore", root / "notebooks", root / "figures", root / "runs")
 

@@ -1,4 +1,4 @@
-"""The declaration of a paper: its claims, its parameters, and the notebook that reproduces it."""
+"""The declaration of a paper: its claims, its parameters, its notebook, and the histories of full scale."""
 
 from __future__ import annotations
 
@@ -9,19 +9,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self, get_args
 
-from pydantic import (
-    BaseModel,
-    ConfigDict,
-    Field,
-    TypeAdapter,
-    ValidationError,
-    field_validator,
-    model_validator,
-)
+from pydantic import ConfigDict, Field, TypeAdapter, ValidationError, field_validator, model_validator
 from pydantic_core import PydanticCustomError
 
 from dmlcore import checks, files
-from dmlcore.reproduce import claims, kept
+from dmlcore.reproduce import claims
 from dmlcore.reproduce.claims.ledger import hashed
 from dmlcore.reproduce.claims.model import Claim, Strict, first_fault
 from dmlcore.reproduce.texts import Card, Comparison, Fields, Summary, Text
@@ -33,6 +25,66 @@ if TYPE_CHECKING:
 
     from dmlcore.reproduce.claims.rules import Samples
 
+import os
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+RUNS = "runs.parquet"
+DIGITS = 5  # significant digits that numbers are rounded to
+MOST_BYTES = 5_000_000
+
+
+def runs_table(runs: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
+    """Returns all histories as one frame with the first column `experiment`, rounded to five digits.
+
+    Args:
+        runs: name of the experiment -> a frame of `dml.compare` or `dml.sweep`; their columns may differ.
+
+    Returns:
+        The frame.
+
+    Raises:
+        ValueError: there is no frame, or a frame already has this column.
+
+    >>> import pandas as pd
+    >>> table({"digits": pd.DataFrame({"method": ["BSP"], "loss": [1.2345678]})})
+      experiment method    loss
+    0     digits    BSP  1.2346
+    """
+    import pandas as pd
+
+    if not isinstance(runs, Mapping) or not runs:
+        checks.fail("runs", runs, "a mapping of experiments to frames, such as dml.compare returns")
+    named = []
+    for name, frame in runs.items():
+        if "experiment" in frame:
+            checks.fail(f"runs[{name!r}]", list(frame), "a frame without a column 'experiment'")
+        named.append(frame.assign(experiment=name))
+    found = pd.concat(named, ignore_index=True)
+    for column in found.select_dtypes("float"):
+        found[column] = [float(f"{value:.{DIGITS}g}") for value in found[column]]
+    return found[["experiment", *(column for column in found if column != "experiment")]]
+
+
+def write_runs(runs: Mapping[str, pd.DataFrame], folder: str | os.PathLike[str]) -> Path:
+    """Writes `runs_table(runs)` to runs.parquet in a folder, completely or not at all, and returns its path.
+
+    Raises:
+        ValueError: as for `table`, or the file would have more than 5 MB.
+    """
+    path = Path(folder) / RUNS
+    found = runs_table(runs)
+    found.attrs = {}  # attributes may contain objects that JSON cannot represent
+    with files.aside(path) as partial:
+        found.to_parquet(partial, engine="pyarrow", compression="zstd", index=False)
+        if (size := partial.stat().st_size) > MOST_BYTES:
+            checks.reject("runs", f"{size / 1e6:.1f} MB", f"at most {MOST_BYTES / 1e6:g} MB", "fewer runs")
+    return path
+
+
 Scale = Literal["quick", "full"]
 FIGURES = Path(__file__).parents[2] / "figures"  # the published ledgers, in a checkout
 SETTINGS = "settings.json"  # next to claims.json
@@ -42,13 +94,13 @@ MOST = checks.MAX_WORKERS  # largest value of a parameter that is a whole number
 TUNING_SEEDS = range(1000, 1003)  # for choosing rates and settings; claims are not judged on these seeds
 
 
-class Parameters(BaseModel):
+class Parameters(Strict):
     """The parameters of every notebook; a paper's model inherits them and adds its own.
 
     The notebook's cell with the tag `parameters` has the same names and defaults as literals.
     """
 
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+    model_config = ConfigDict(strict=True)
 
     scale: Scale = "quick"  # "quick" takes minutes on a laptop; "full" is for final numbers
     seeds: int = Field(3, ge=1)  # number of seeds; a quick run repeats the first ones of the ledger
@@ -186,7 +238,7 @@ class Paper(Strict):
         Raises:
             ValueError: `runs` has no frame or is not such a mapping, or the file would have more than 5 MB.
         """
-        return kept.write(runs, parameters.output) if parameters.scale == FULL else None
+        return write_runs(runs, parameters.output) if parameters.scale == FULL else None
 
     def conclude(
         self,

@@ -1,7 +1,5 @@
 """`paper_repro.py recommend RECORD --target loss=0.1`: a page with the best method for a recorded cluster."""
 
-from __future__ import annotations
-
 import argparse
 import functools
 import os

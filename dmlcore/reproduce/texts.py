@@ -1,7 +1,5 @@
 """The texts of a paper, and what it says on one card: parts of the TOML file that declares it."""
 
-from __future__ import annotations
-
 from string import Template
 from typing import Annotated, Any, Literal, Self
 

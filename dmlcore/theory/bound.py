@@ -1,9 +1,7 @@
 """A bound on the error of SGD on a strongly convex objective: geometric decay to a noise floor."""
 
-from __future__ import annotations
-
 import math
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
@@ -30,7 +28,7 @@ class Constants(NamedTuple):
     strong_convexity: float
     gradient_variance: float
 
-    def checked(self) -> Constants:
+    def checked(self) -> Self:
         """Checks the constants.
 
         Returns:

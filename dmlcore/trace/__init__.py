@@ -1,12 +1,3 @@
 """The trace of a run, which every engine records, and the functions that analyse it."""
 
-from dmlcore.trace.trace import (
-    QUEUE_COLUMNS,
-    TASK_COLUMNS,
-    UPDATE_COLUMNS,
-    Trace,
-    check_trace,
-    cut_computing,
-    predecessors,
-    starts,
-)
+from dmlcore.trace.trace import Trace, check_trace, cut_computing, predecessors, starts

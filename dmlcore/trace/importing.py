@@ -106,10 +106,7 @@ def trace_of(
     about |= {name: value for name, value in given.items() if value is not None}
     checks.check_kind("policy", about["policy"], str)
     checks.integer(
-        "num_workers",
-        about["num_workers"],
-        low=int(tasks["worker"].max()) + 1,
-        why="those in the frame",
+        "num_workers", about["num_workers"], low=int(tasks["worker"].max()) + 1, why="those in the frame"
     )
     checks.check_seed("seed", about["seed"])
     if "compensation" in about:
@@ -251,9 +248,7 @@ def _updates(table: pd.DataFrame) -> np.ndarray:
         if (told["min"] < told["max"]).any():
             update = int((told["min"] < told["max"]).argmax())
             checks.fail(
-                f"frame, update {update}, update_time",
-                told.iloc[update].tolist(),
-                "one time for all tasks",
+                f"frame, update {update}, update_time", told.iloc[update].tolist(), "one time for all tasks"
             )
         times = told["max"].fillna(pd.Series(times)).to_numpy()
     return times

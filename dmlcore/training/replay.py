@@ -3,15 +3,13 @@
 Axes: S traces, O optimizers of each trace, L = S O lanes.
 """
 
-from __future__ import annotations
-
 import copy
 import functools
 import itertools
 import sys
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple, Self, cast
 
 import jax
 import jax.numpy as jnp
@@ -167,7 +165,7 @@ class Replay(Driver):
         self._drawn = [-1] * len(traces)
         self._start(optimizers)
 
-    def again(self, optimizers: Sequence[optax.GradientTransformation]) -> Replay:
+    def again(self, optimizers: Sequence[optax.GradientTransformation]) -> Self:
         """Returns a driver for the same traces with other optimizers, at the start of training."""
         other = copy.copy(self)
         other._start(optimizers)

@@ -1,11 +1,9 @@
 """Additive updates: which runs support them, and which tasks are skipped."""
 
-from __future__ import annotations
-
 import dataclasses
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
@@ -28,7 +26,7 @@ class Turn(NamedTuple):
     update: int  # update that it is part of
 
     @classmethod
-    def of(cls, task: Task) -> Turn:
+    def of(cls, task: Task) -> Self:
         """Returns the turn of a recorded task that is in an update."""
         return cls(task.worker, task.clock, task.version_read, not math.isnan(task.pull_start), task.update)
 

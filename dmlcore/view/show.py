@@ -29,8 +29,8 @@ from dmlcore.experiments.study import Study
 from dmlcore.problems.problem import Problem
 from dmlcore.problems.validation import RESERVED, SERVER
 from dmlcore.trace import Trace, metrics
-from dmlcore.trace.accounts import PARTS
 from dmlcore.trace.metrics.decision import LOOKS
+from dmlcore.trace.metrics.times import PARTS
 from dmlcore.types import Method, Policy
 from dmlcore.view import method_facts
 from dmlcore.view.plot import loss_curves, timeline

@@ -15,9 +15,8 @@ settings, `in part` if in some, `not reproduced` if it fails in some and holds i
 from dmlcore.provenance import hardware, versions
 from dmlcore.reproduce.claims.ledger import LEDGER, known, merge, read, recheck, write
 from dmlcore.reproduce.claims.model import ANY, NONE, Claim, Ledger, Made, Part, Result, Source, Verdict
-from dmlcore.reproduce.claims.rules import combine, judge, outcome
+from dmlcore.reproduce.claims.rules import combine, judge, outcome, repeats, settings, tallies, told
 from dmlcore.reproduce.claims.show import counted, expectation, frame, interval, markdown, table, tally
-from dmlcore.reproduce.claims.tally import repeats, settings, tallies, told
 
 __all__ = ["ANY", "LEDGER", "NONE", "Claim", "Ledger", "Made", "Part", "Result", "Source", "Verdict",
            "combine", "counted", "expectation", "frame", "hardware", "interval", "judge", "known", "markdown",

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from dmlcore.reproduce.claims.model import Outcome, Part, Range, Result
-from dmlcore.reproduce.claims.tally import counts, told
+from dmlcore.reproduce.claims.rules import counts, told
 from dmlcore.reproduce.markdown import table as written
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from dmlcore.cluster import Cluster
 from dmlcore.cluster.regime import with_load
 from dmlcore.experiments.study import Space, space
 from dmlcore.methods import policies
-from dmlcore.reproduce.papers.adaptive_sync_places import COMMUNICATION, Place
+from dmlcore.reproduce.papers.adaptive_sync import COMMUNICATION, Place
 from dmlcore.types import Policy
 
 BATCH_SIZE = 32  # samples per task

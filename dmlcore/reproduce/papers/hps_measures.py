@@ -9,7 +9,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from dmlcore import checks
-from dmlcore.methods.loads.sharing import share_out
+from dmlcore.methods.loads import share_out
 from dmlcore.trace import Trace
 from dmlcore.types import Load, Push
 

@@ -12,8 +12,9 @@ import hashlib
 import re
 from argparse import ArgumentTypeError
 from pathlib import Path
+from typing import Annotated
 
-from pydantic import Field, ValidationInfo, field_validator
+from pydantic import AfterValidator, Field, ValidationInfo
 from pydantic_core import PydanticCustomError
 
 from dmlcore import units
@@ -37,61 +38,60 @@ def _refused(expected: str) -> PydanticCustomError:
     return PydanticCustomError("refused", "{expected}", {"expected": expected})
 
 
+def _existing(value: str) -> str:
+    """Returns the whole path, since a notebook runs in a folder of its own."""
+    path = Path(value).expanduser().resolve()
+    if value and not path.exists():
+        raise _refused("a file or folder that exists")
+    return value and str(path)
+
+
+def _of_the_job(value: str, info: ValidationInfo) -> str:
+    if value and not info.data.get("job"):
+        raise _refused("no value without a job")
+    return value
+
+
+def _naming_columns(value: str) -> str:
+    try:
+        columns_of(value or "worker=worker")
+    except ArgumentTypeError:
+        raise _refused("ROLE=COLUMN,..., such as worker=host") from None
+    return value
+
+
+def _with_unit(value: str, info: ValidationInfo) -> str:
+    name = str(info.field_name)
+    kind, like = {"model_bytes": ("size", "5.2GB"), "link": ("rate", "25Gb/s")}[name]
+    if name == "link" and bool(value) != bool(info.data.get("model_bytes", value)):
+        raise _refused("no value without model_bytes" if value else f"a rate for model_bytes, such as {like}")
+    try:
+        if value and units.quantity(name, value, kind) and not value[-1].isalpha():
+            raise ValueError
+    except ValueError:
+        raise _refused(f"a {kind} with its unit, such as {like}") from None
+    return value
+
+
+OfJob = Annotated[str, AfterValidator(_of_the_job)]
+WithUnit = Annotated[OfJob, AfterValidator(_with_unit)]
+
+
 class RealStragglersParameters(TunedParameters):
     """Parameters of notebooks/08_real_stragglers.ipynb; `job` is a log to take in place of the two jobs."""
 
-    job: str = ""  # any file or folder that `dml.read_tasks` reads
-    columns: str = ""  # what columns of `job` mean, such as worker=host,seconds=took
-    events: str = ""  # which operations of `job` are a task's computing, as for `dml.read_tasks`
+    job: Annotated[str, AfterValidator(_existing)] = ""  # any file or folder that `dml.read_tasks` reads
+    # What columns of `job` mean, such as worker=host,seconds=took.
+    columns: Annotated[OfJob, AfterValidator(_naming_columns)] = ""
+    events: OfJob = ""  # which operations of `job` are a task's computing, as for `dml.read_tasks`
     batch_size: int = Field(32, ge=1)  # samples of each task of `job`, if it does not say them
-    model_bytes: str = ""  # size of the job's model, such as 5.2GB; empty: transfers take no time
-    link: str = Field("", validate_default=True)  # rate of a worker's link, such as 25Gb/s
+    model_bytes: WithUnit = ""  # size of the job's model, such as 5.2GB; empty: transfers take no time
+    link: WithUnit = Field("", validate_default=True)  # rate of a worker's link, such as 25Gb/s
 
     @property
     def subject(self) -> str:
         name = re.sub(r"\W+", "_", Path(self.job).name)
         return self.job and f"{name}-{hashlib.sha256(self.job.encode()).hexdigest()[:6]}"
-
-    @field_validator("job")
-    @classmethod
-    def _is_there(cls, value: str) -> str:
-        """Returns the whole path, since a notebook runs in a folder of its own."""
-        path = Path(value).expanduser().resolve()
-        if value and not path.exists():
-            raise _refused("a file or folder that exists")
-        return value and str(path)
-
-    @field_validator("columns", "events", "model_bytes", "link")
-    @classmethod
-    def _is_of_the_job(cls, value: str, info: ValidationInfo) -> str:
-        if value and not info.data.get("job"):
-            raise _refused("no value without a job")
-        return value
-
-    @field_validator("columns")
-    @classmethod
-    def _names_columns(cls, value: str) -> str:
-        try:
-            columns_of(value or "worker=worker")
-        except ArgumentTypeError:
-            raise _refused("ROLE=COLUMN,..., such as worker=host") from None
-        return value
-
-    @field_validator("model_bytes", "link")
-    @classmethod
-    def _has_a_unit(cls, value: str, info: ValidationInfo) -> str:
-        name = str(info.field_name)
-        kind, like = {"model_bytes": ("size", "5.2GB"), "link": ("rate", "25Gb/s")}[name]
-        if name == "link" and bool(value) != bool(info.data.get("model_bytes", value)):
-            raise _refused(
-                "no value without model_bytes" if value else f"a rate for model_bytes, such as {like}"
-            )
-        try:
-            if value and units.quantity(name, value, kind) and not value[-1].isalpha():
-                raise ValueError
-        except ValueError:
-            raise _refused(f"a {kind} with its unit, such as {like}") from None
-        return value
 
 
 PAPER = declare(globals(), RealStragglersParameters)

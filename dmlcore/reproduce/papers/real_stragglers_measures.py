@@ -1,7 +1,5 @@
 """What notebooks/08_real_stragglers.ipynb measures: why recorded jobs are slow, and clusters made of them."""
 
-from __future__ import annotations
-
 import dataclasses
 import math
 from collections.abc import Mapping, Sequence

@@ -1,15 +1,19 @@
-"""Measurements of notebooks/01_ssp.ipynb: windows, shares, makespans, reads, regret, topics."""
+"""Measurements and studies of notebooks/01_ssp.ipynb, and the server load at which SSP overtakes ASP."""
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
+import optax
 import pandas as pd
-from scipy import optimize
+from scipy import optimize, stats
 
 import dmlcore as dml
+from dmlcore import checks
+from dmlcore.cluster.regime import with_load
 from dmlcore.experiments.study import Study
+from dmlcore.reproduce.paper import TUNING_SEEDS
 
 BOUNDS = (0, 1, 3, 8)  # s of timelines, in clocks
 DIAMETER, LIPSCHITZ = math.sqrt(2), 1.0  # F and L of theorem 1, for distances to points of the unit ball
@@ -188,3 +192,167 @@ def of_bound(run: pd.DataFrame) -> float:
     """Returns the largest regret / bound, from 16 times the T up to which it cannot exceed 1."""
     late = run[run["T"] >= 16 * run["T"].min()]
     return (late["regret"] / late["bound"]).max()
+
+
+SLOWER, SHARE, RARE, TASKS = 4, 0.1, 0.01, 5  # slow episodes: factor, fractions of tasks, length in tasks
+LONGEST = 4  # longest run of a picture, in median times of the best method; a study has the same
+
+
+def transient(
+    num_workers: int, latency: float = 0.01, speed: float = 1000.0, share: float = SHARE
+) -> dml.Cluster:
+    """Returns a cluster of equal workers with jitter; this share of the tasks is in slow episodes."""
+    jitter = stats.gamma(4, scale=0.25)
+    cluster = dml.Cluster.uniform(num_workers, samples_per_second=speed, latency=latency, jitter=jitter)
+    return cluster.with_stragglers(SLOWER, fraction=share, mean_tasks=TASKS)
+
+
+class Experiment(NamedTuple):
+    """A problem, the loss to reach, and what is searched."""
+
+    problem: Any
+    target: float  # loss to reach
+    bounds: list[int]  # values of s, the most promising first
+    rate: float | None = None  # where the search for learning rates begins, if there are any
+    optimizer: Callable[[float], optax.GradientTransformation] | None = None  # None: SGD; additive: no rate
+    batch_size: int = 32
+    local: Any = None  # local steps of a task
+
+    def cluster(self, num_workers: int, latency: float = 0.01, share: float = SHARE) -> dml.Cluster:
+        """Returns a cluster with tasks of 32 ms outside of slow episodes, for any batch size."""
+        return transient(num_workers, latency, 1000 * self.batch_size / 32, share)
+
+    def busy(self, num_workers: int, load: float, push: float) -> dml.Cluster:
+        """Returns a cluster on free links with this server load under ASP; `push` is the pushes' share."""
+        work = {"push": push, "pull": 1 - push}
+        return with_load(self.cluster(num_workers, latency=0.0), load, self.problem, self.batch_size, work)
+
+    def methods(self) -> dict[str, Any]:
+        """Returns BSP, SSP and ASP, and what is searched of each."""
+
+        def fixed(policy: Any) -> Any:
+            return dml.space(lambda: dml.Method(policy, local=self.local))
+
+        def ssp(staleness: int) -> dml.Method:
+            return dml.Method(dml.ssp(checks.integer("staleness", staleness, low=1)), local=self.local)
+
+        every = {"BSP": fixed(dml.bsp()), "SSP": dml.space(ssp, staleness=self.bounds)}
+        every["ASP"] = fixed(dml.asp(weight=None))
+        return {name: each._replace(rate=self.rate, optimizer=self.optimizer) for name, each in every.items()}
+
+    def study(
+        self, cluster: Any, judging: Sequence[int], search: int, tuned: Mapping[str, Any] | None = None
+    ) -> Study:
+        """Returns which method reaches the target first, on one or several clusters.
+
+        The search has so many runs of each method; `tuned` has the settings of earlier ones.
+        """
+        options: Any = {"budget": search + len(judging), "seeds": judging, "all_seeds": True}
+        options |= {"batch_size": self.batch_size, "settings": tuned}
+        return dml.study(self.methods(), self.problem, cluster, {"loss": self.target}, **options)
+
+    def at_each_s(self, found: Study, cluster: str = "", seeds: Sequence[int] = TUNING_SEEDS) -> pd.DataFrame:
+        """Returns runs of BSP, SSP with each s, and ASP, on tuning seeds, for a picture.
+
+        BSP and ASP have the rates that a study found, each s the better one of those of BSP and SSP.
+        """
+        answer = found.answers[cluster]
+        methods: dict[str, Any] = {f"SSP {s}": dml.ssp(s) for s in sorted(self.bounds)}
+        methods = {"BSP": answer.methods["BSP"], **methods, "ASP": answer.methods["ASP"]}
+        seconds = LONGEST * float(answer.seconds.median(axis=1).min())
+        rates = {*answer.told["learning_rate"][["BSP", "SSP"]]} if self.rate else {1.0}
+        runs = dml.sweep(
+            methods,
+            self.problem,
+            answer.goal.cluster,
+            self.optimizer or (optax.sgd if self.rate else optax.scale),
+            rates,
+            seeds=seeds,
+            seconds=seconds,
+            until={"loss": self.target},
+            resolve=True,
+            batch_size=self.batch_size,
+        )
+        return dml.metrics.fair(runs, "loss", self.target)
+
+
+def best(found: Study, cluster: str = "") -> int:
+    """Returns the best s on a cluster."""
+    return int(found.answers[cluster].told.loc["SSP", "setting"].removeprefix("staleness = "))
+
+
+LEAST = 1.05  # smallest ratio of times at which SSP counts as ahead of ASP
+CYCLE = 0.032 * (1 + SHARE * (SLOWER - 1))  # mean seconds of a task, including slow episodes
+MOST = 10.0  # bound of ratios, and of their inverses, in the interpolation of a crossover
+
+
+def overtakes(leads: Mapping[float, float], least: float = LEAST) -> float | None:
+    """Returns the load at which SSP overtakes ASP: the first change of sign of log(lead / least).
+
+    Between the two loads the logarithm of the lead is interpolated linearly in the logarithm of the load, or
+    in the load itself if the first of the two is 0.
+
+    Args:
+        leads: load -> time of ASP / time of SSP, for one seed. NaN: neither reaches the target, and the load
+            counts as not measured. inf: only SSP reaches it, and is ahead. 0: only ASP does.
+        least: the smallest lead at which SSP counts as ahead.
+
+    Returns:
+        The load; 0.0 (below the sweep) if SSP is ahead at the first measured load; inf (above the sweep) if
+        it is ahead at no load; None if no load was measured.
+
+    >>> overtakes({0.0: 0.8, 1.0: 0.9, 2.0: 1.1, 4.0: 0.7}, least=1.0)
+    1.438975333787894
+    >>> overtakes({0.0: 1.2, 1.0: 0.9}), overtakes({0.0: 0.8, 1.0: 0.9}), overtakes({0.0: math.nan})
+    (0.0, inf, None)
+    """
+    known = [(load, lead) for load, lead in sorted(leads.items()) if not math.isnan(lead)]
+    if not known:
+        return None
+    first = next((i for i, (_, lead) in enumerate(known) if lead >= least), None)
+    if first is None:
+        return math.inf
+    if first == 0:
+        return 0.0
+    (a, behind), (b, ahead) = known[first - 1 : first + 1]
+    x, y = (math.log(min(max(lead, 1 / MOST), MOST) / least) for lead in (behind, ahead))
+    share = x / (x - y)
+    return a * (b / a) ** share if a else b * share
+
+
+def leads_by_load(found: Study) -> pd.DataFrame:
+    """Returns time of ASP / time of SSP, by load and seed, from a study on a cluster per load."""
+    return pd.DataFrame({float(load): found.samples("ASP", "SSP", load) for load in found.answers}).T
+
+
+def crossovers(found: Study) -> list[float | None]:
+    """Returns the load at which SSP overtakes ASP, for each seed of a study on a cluster per load."""
+    return [overtakes(leads) for leads in leads_by_load(found).to_dict().values()]
+
+
+def predicted(lead: float, num_workers: int) -> float:
+    """Predicts the load at which queueing slows ASP by its lead on the free server plus 5%.
+
+    Mean-value analysis gives the slow-down. The prediction assumes that only ASP queues and that SSP keeps
+    its clocks per second of the free server, so it is for pushes that cost the server little.
+
+    Args:
+        lead: time of SSP / time of ASP on the free server.
+        num_workers: number of workers.
+    """
+
+    def excess(load: float) -> float:
+        service = load * CYCLE / (num_workers - load)
+        rate = dml.theory.queueing.mean_value_analysis(num_workers, service, CYCLE)[-1]
+        return num_workers / CYCLE / rate - LEAST * lead
+
+    return optimize.brentq(excess, 1e-3, num_workers - 1e-3)
+
+
+def relative(loads: list[float | None], theory: float) -> list[float | None]:
+    """Returns loads / the predicted one; 0 and inf, below and above the sweep, stay the same.
+
+    >>> relative([3.0, 0.0, math.inf, None], 1.5)
+    [2.0, 0.0, inf, None]
+    """
+    return [None if load is None else load / theory for load in loads]

@@ -3,8 +3,6 @@
 A part begins with a comment that names it, such as `<!-- claims ssp -->`, and ends with `<!-- end -->`.
 """
 
-from __future__ import annotations
-
 import posixpath
 import re
 from collections.abc import Iterator, Mapping, Sequence

@@ -10,8 +10,7 @@ from scipy import stats
 from dmlcore import checks
 from dmlcore.cluster import Cluster
 from dmlcore.trace import Trace, starts
-from dmlcore.trace.calibration.episodes import find_episodes
-from dmlcore.trace.calibration.laws import Times, fit_law, mean_beyond
+from dmlcore.trace.calibration.laws import Times, find_episodes, fit_law, mean_beyond
 from dmlcore.trace.calibration.server import Service, check_traces, fit_service, time_at_server
 
 NEGLIGIBLE = 1e-9  # a transfer shorter than this share of the run is a rounding error

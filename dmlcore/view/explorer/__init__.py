@@ -1,7 +1,6 @@
 """The explorer: change a cluster and a policy, and see the timeline and the loss of the run.
 
-`settings` defines the settings and their ranges, `explorer` trains and draws, `panel` shows the sliders, and
-`theme` gives the picture a dark look.
+`settings` defines the settings and their ranges, `explorer` trains and draws, and `panel` shows the sliders.
 """
 
 from dmlcore.view.explorer.explorer import Explorer as Explorer

@@ -7,9 +7,9 @@ from typing import Any
 
 import ipywidgets as widgets
 
+from dmlcore import files
 from dmlcore.collecting import paused
-from dmlcore.view.explorer import theme
-from dmlcore.view.explorer.explorer import Explorer, summary, svg
+from dmlcore.view.explorer.explorer import CLASS, STYLE, Explorer, summary, svg
 from dmlcore.view.explorer.settings import POLICIES, RANGES, most_load
 
 DELAY = 0.05  # seconds; all moves within this time lead to one training
@@ -19,18 +19,8 @@ CLUSTER = ("workers", "slowest", "jitter", "slow_tasks", "slowdown")
 NETWORK = ("communication_ratio", "server_load")
 OWN = ("staleness", "k", "deadline")  # settings that only some policies have
 METHOD = ("policy", *OWN, "learning_rate")
-LABELS = {
-    "slowest": "speed of worker 0",
-    "slow_tasks": "slow episodes",
-    "slowdown": "how slow they are",
-    "communication_ratio": "transfers / computing",
-    "server_load": "server load (1: full)",
-    "deadline": "deadline (tasks)",
-}
-VALUES = {  # values of sliders that are not evenly spaced
-    "learning_rate": [0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0],
-    "communication_ratio": [0.0, 0.03, 0.06, 0.125, 0.25, 0.5, 1.0, 2.0, 4.0],
-}
+SLIDERS = files.table(__file__, "panel")
+LABELS, VALUES = SLIDERS["labels"], SLIDERS["values"]
 
 
 class Panel:
@@ -40,14 +30,14 @@ class Panel:
         self.explorer = explorer
         self.controls = {name: _control(name) for name in CLUSTER + METHOD + NETWORK}
         self.image = widgets.Image(format="svg+xml", layout=widgets.Layout(width="100%", max_width="60rem"))
-        self.image.add_class(theme.CLASS)
+        self.image.add_class(CLASS)
         self.note = widgets.HTML()  # the main numbers of the run, or an error message
         columns = [
             widgets.VBox([self.controls[name] for name in names], layout=widgets.Layout(flex="1 1 22rem"))
             for names in (CLUSTER, METHOD + NETWORK)
         ]
         rows = widgets.HBox(columns, layout=widgets.Layout(flex_flow="row wrap", max_width="60rem"))
-        self.box = widgets.VBox([widgets.HTML(theme.STYLE), rows, self.note, self.image])
+        self.box = widgets.VBox([widgets.HTML(STYLE), rows, self.note, self.image])
         self._waiting: asyncio.TimerHandle | None = None
         self._following = False
         self._collecting: asyncio.TimerHandle | None = None

@@ -5,9 +5,7 @@ writes the same bytes for the same picture.
 """
 
 from dmlcore.view.plot.bars import staleness, time_breakdown
-from dmlcore.view.plot.curves import loss_curves
+from dmlcore.view.plot.curves import loss_curves, sweep
 from dmlcore.view.plot.studies import recommendation, regimes, study
 from dmlcore.view.plot.style import METHOD_COLORS, PHASE_COLORS, STYLE, palette, save
-from dmlcore.view.plot.sweeps import sweep
-from dmlcore.view.plot.tasks import tasks
-from dmlcore.view.plot.timelines import timeline
+from dmlcore.view.plot.timelines import tasks, timeline

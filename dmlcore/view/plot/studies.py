@@ -12,7 +12,7 @@ from matplotlib.patches import Rectangle
 
 from dmlcore import checks, tables
 from dmlcore.trace.metrics.decision import LEVEL
-from dmlcore.view.plot.style import axes, label, log_axis, palette, styled
+from dmlcore.view.plot.style import AXES, axes, label, log_axis, palette, styled
 
 MOST = 4.0  # largest ratio that a map tells apart
 
@@ -219,11 +219,3 @@ def regimes(frame: pd.DataFrame, x: str, y: str, *, ax: Axes | None = None) -> A
         told.append("tuned for one cluster, not in each cell")
     ax.set_title("\n".join(told), fontsize="medium")
     return ax
-
-
-AXES = {
-    "workers": "workers",
-    "c": "communication ratio c",
-    "rho": "server load ρ",
-    "slowdown": "slow episodes, times slower",
-}

@@ -16,48 +16,24 @@ from matplotlib.ticker import LogLocator
 
 from dmlcore import checks, files
 
-# Seaborn's "colorblind" palette without its yellow and pink, which are hard to see on a projector.
-_BLUE, _ORANGE, _GREEN, _RED, _PURPLE, _BROWN, _, _GREY, _, _SKY = sns.color_palette("colorblind").as_hex()
-
-_FAMILIES: Mapping[str, Sequence[str]] = {
-    _BLUE: ["BSP", "adaptive k"],
-    _RED: ["SSP", "K-batch-async", "adaptive load", "joint", "DBS-SGD", "Ringleader"],
-    _ORANGE: ["ESSP", "K-async", "Ringmaster"],
-    _PURPLE: ["DSSP", "K-batch-sync", "Rennala", "DBW", "H-PS"],
-    _GREEN: ["ASP", "ASGD", "Pflug"],
-    _SKY: ["K-sync", "Sync-Switch", "FedBuff", "AdaSync"],
-    _BROWN: ["n-softsync", "backup", "deadline", "A2S", "MindFlayer"],
-    _GREY: ["fixed", "one worker", "FedAsync", "sampled"],
-    "#000000": ["adaptive sync", "delay-adaptive"],
+_LOOK = files.table(__file__, "style")
+_COLORS: Mapping[str, str] = _LOOK["colors"]
+METHOD_COLORS: Mapping[str, str] = {
+    name: _COLORS.get(color, "#000000") for color, names in _LOOK["families"].items() for name in names
 }
-METHOD_COLORS: Mapping[str, str] = {name: color for color, names in _FAMILIES.items() for name in names}
 """Colour of each family of methods. Those that share one do not meet in any paper's figures."""
 
-PHASE_COLORS: Mapping[str, str] = {
-    "compute": "#0072B2",
-    "cancelled": "#D55E00",
-    "pull": "#56B4E9",
-    "push": "#E69F00",
-    "queue": "#CC79A7",
-    "wait": "#DDDDDD",
-    "away": "#FFFFFF",
-}
+PHASE_COLORS: Mapping[str, str] = _LOOK["phases"]
 """Colour of each phase of a worker (Okabe and Ito); cancelled work is hatched besides."""
 
-HATCHES: Mapping[str, str] = {"cancelled": "//", "away": "xx"}
+HATCHES: Mapping[str, str] = _LOOK["hatches"]
+LABELS: Mapping[str, str] = _LOOK["labels"]
+AXES: Mapping[str, str] = _LOOK["axes"]  # labels of what clusters differ in
 
 STYLE: dict[Any, Any] = {
     **sns.axes_style("ticks"),
     **sns.plotting_context("notebook", font_scale=1.2),
-    "font.family": "DejaVu Sans",  # part of matplotlib, so that pictures are the same on every machine
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.titlelocation": "left",
-    "axes.titleweight": "bold",
-    "figure.constrained_layout.use": True,
-    "legend.frameon": False,
-    "lines.linewidth": 2.5,
-    "svg.hashsalt": "dmlcore",
+    **_LOOK["settings"],
 }
 
 # Loads the backend now. The backend of a notebook switches the display of figures on when it is loaded. If
@@ -66,19 +42,6 @@ plt.draw_if_interactive()
 
 styled = mpl.rc_context(STYLE)
 """Decorates a plot function: our style inside, the caller's settings untouched."""
-
-LABELS: Mapping[str, str] = {
-    "time": "time (s)",
-    "loss": "training loss",
-    "update": "server updates",
-    "updates_per_second": "server updates per second",
-    "clocks_per_second": "clocks per second and worker",
-    "progress_per_clock": "progress per clock\n(% of the way to the target)",
-    "time_to_target": "time to target (s)",
-    "staleness": "staleness s (clocks)",
-    "num_workers": "workers",
-    "batch_size": "samples per task",
-}
 
 
 def label(column: str) -> str:
@@ -117,7 +80,7 @@ def palette(methods: Iterable[Any]) -> dict[Any, str]:
     True
     """
     colors = {name: METHOD_COLORS.get(family(name)) for name in methods}
-    every = (_PURPLE, _BROWN, _SKY, _GREY, _BLUE, _ORANGE, _GREEN, _RED)
+    every = [*_COLORS.values()]
     free = cycle([color for color in every if color not in colors.values()] or every)
     return {name: color or next(free) for name, color in colors.items()}
 

@@ -1,4 +1,4 @@
-"""Timelines: what each worker does at which time, one lane per worker."""
+"""Timelines: what each worker does at which time, one lane per worker; and the tasks of a log."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -12,8 +12,9 @@ from matplotlib.collections import PolyCollection
 from matplotlib.patches import Patch
 
 from dmlcore import checks
+from dmlcore.reading import TaskLog
 from dmlcore.trace import Trace, metrics, starts
-from dmlcore.view.plot.style import HATCHES, PHASE_COLORS, styled, without_axis
+from dmlcore.view.plot.style import HATCHES, PHASE_COLORS, axes, palette, styled, without_axis
 
 MOST_LANES = 48  # more lanes cannot be distinguished
 MOST_LABELS = 16
@@ -118,3 +119,41 @@ def _look(kind: str) -> dict[str, Any]:
     edge = 0.6 if kind in ("compute", "cancelled") else 0.0
     look = {"facecolor": PHASE_COLORS[kind], "hatch": HATCHES.get(kind), "linewidth": edge}
     return look | {"edgecolor": "white" if edge else "none"}
+
+
+MOST = 8  # workers that the legend names
+
+
+@styled
+def tasks(log: TaskLog, *, ax: Axes | None = None) -> Axes:
+    """Draws the seconds of every task of a log, one colour per worker: slow workers, pauses, first tasks.
+
+    Args:
+        log: what `read_tasks` returns.
+        ax: the Axes to draw on. Default: None, a new figure.
+
+    Returns:
+        The Axes.
+
+    Raises:
+        ValueError: `log` is not a `TaskLog`.
+
+    >>> from dmlcore.reading import read_tasks
+    >>> tasks(read_tasks({"worker": [0, 1, 0], "seconds": [0.3, 0.5, 0.31]})).get_ylabel()
+    'computing (s)'
+    """
+    checks.check_kind("log", log, TaskLog)
+    ax = axes(ax)
+    colors = palette(log.names)
+    for worker, name in enumerate(log.names):
+        rows = log.tasks[log.tasks["worker"] == worker]
+        x = rows["compute_start"] if log.timed else np.arange(len(rows))
+        label = str(name) if len(log.names) <= MOST else None
+        ax.plot(x, rows["seconds"], ".", ms=4, color=colors[name], label=label)
+    ax.set(xlabel="start (s)" if log.timed else "number of the task", ylabel="computing (s)")
+    ax.set_ylim(bottom=0)
+    median = log.tasks.groupby("worker")["seconds"].median()
+    ax.set_title(f"{len(log.names)} workers, median task {median.min():.3g} to {median.max():.3g} s")
+    if len(log.names) <= MOST:
+        ax.legend()
+    return ax
