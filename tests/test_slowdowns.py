@@ -203,6 +203,7 @@ def test_changes_by_time_are_described_and_resized():
     ("engine", "faults"),
     [("threads", ()), ("threads", (Hang(0, 0.3, 0.1),)), ("one-ray-cluster", (Hang(0, 0.3, 0.1),))],
 )
+@pytest.mark.filterwarnings("ignore:.*no update within")  # where the machine is that busy
 def test_real_clocks_slow_down_too(engine, faults, request):
     """No task is computed in less than its work takes, at any load of the machine; and the trace replays."""
     if "ray" in engine:
