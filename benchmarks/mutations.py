@@ -259,8 +259,8 @@ tuned-on-the-judges experiments/study/study.py test_study.py
 - s for s in itertools.count(TUNING) if s not in goal.seeds
 + s for s in itertools.count(TUNING)
 one-look-too-early trace/metrics/decision.py test_study.py
-- len(values) < LOOKS[0]
-+ len(values) < LOOKS[0] - 1
+- if len(values) >= LOOKS[0]:
++ if len(values) >= LOOKS[0] - 1:
 coarse-crossing experiments/comparison.py test_study.py
 - return histories(own_traces, problem, optimizers, looks, driver, work.resolve)
 + return histories(own_traces, problem, optimizers, looks, driver, False)

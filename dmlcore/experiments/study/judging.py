@@ -1,7 +1,5 @@
 """Judging: the best setting of each method on seeds that chose nothing, as many as it takes to decide."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
@@ -55,15 +53,11 @@ def compared(seconds: pd.DataFrame) -> dict[str, Ratio]:
 
 def outcomes(seconds: pd.DataFrame) -> dict[str, Ratio]:
     """Returns the ratios of `compared`; the first is `BEST`, and methods that never arrive are `NEVER`."""
-    found = compared(seconds)
+    found, arrives = compared(seconds), seconds.lt(np.inf).any(axis=1)
     best = next(iter(found))
-    for name, each in found.items():
-        ran = seconds.loc[name].dropna().to_numpy(float)
-        if not np.isfinite(ran).any():
-            found[name] = each._replace(outcome=NEVER)
-        elif name == best:
-            found[name] = Ratio(1.0, 1.0, 1.0, len(ran), BEST)
-    return found
+    if arrives[best]:
+        found[best] = Ratio(1.0, 1.0, 1.0, int(seconds.count(axis=1)[best]), BEST)
+    return {name: each if arrives[name] else each._replace(outcome=NEVER) for name, each in found.items()}
 
 
 def judge(goal: Goal, methods: Mapping[str, Method], runs: Runs, spending: Spending) -> pd.DataFrame | None:

@@ -1,10 +1,8 @@
 """What a study has found: a table, the ratio of every pair of methods, and a picture."""
 
-from __future__ import annotations
-
 import importlib
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -14,8 +12,12 @@ import pandas as pd
 from dmlcore import checks, notebook
 from dmlcore.experiments.study.goal import Goal
 from dmlcore.experiments.study.judging import NEVER, compared, outcomes, ratios
-from dmlcore.trace.metrics.decision import Ratio, decide, interval
+from dmlcore.experiments.study.search import Search, recorded
+from dmlcore.trace.metrics.decision import Ratio, decide
 from dmlcore.types import Method
+
+TIMES = ["seconds", "seconds_low", "seconds_high"]  # columns of the table: the median, and its interval
+RATIOS = ["ratio", "ratio_low", "ratio_high"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -23,28 +25,32 @@ class Answer:
     """What a study has found on one cluster.
 
     Args:
-        goal: what was asked.
+        search: what was asked, tried and spent.
         methods: name -> the method at its best setting, with its optimizer.
         told: `setting` and `learning_rate` of each method.
         measured: the outcome of each judged run, by method and seed.
         runs: histories of the judged runs. None: interrupted before; `measured` is of tuning seeds.
         tuning: the seeds of the search.
-        spent: method -> number of its runs.
         notes: sentences on what limits the answer.
-        interrupted: whether Ctrl-C ended it.
-        settings: makes what the search has found, as JSON values, by the question that it answers.
     """
 
-    goal: Goal
+    search: Search
     methods: Mapping[str, Method]
     told: pd.DataFrame
     measured: pd.DataFrame
     runs: pd.DataFrame | None
     tuning: frozenset[int]
-    spent: Mapping[str, int]
     notes: Sequence[str] = ()
-    interrupted: bool = False
-    settings: Callable[[], Mapping[str, Any]] = dict
+
+    @property
+    def goal(self) -> Goal:
+        """What was asked."""
+        return self.search.goal
+
+    @property
+    def interrupted(self) -> bool:
+        """Whether Ctrl-C ended the search or the judging."""
+        return self.search.spending.interrupted
 
     @property
     def seconds(self) -> pd.DataFrame:
@@ -60,25 +66,16 @@ class Answer:
 
     def table(self) -> pd.DataFrame:
         """Returns a row per method, the best first, then by the ratio to it."""
-        seconds, rows = self.seconds, dict[str, dict[str, Any]]()
-        for name, found in outcomes(seconds).items():
-            ran = seconds.loc[name].dropna().to_numpy(float)
-            low, high = interval(ran)
-            rows[name] = {
-                "seconds": np.median(ran),
-                "seconds_low": max(low, 0.0),
-                "seconds_high": high,
-                "ratio": found.median,
-                "ratio_low": max(found.low, 0.0),
-                "ratio_high": found.high,
-                "outcome": found.outcome,
-                "seeds": len(ran),
-                "runs": self.spent[name],
-            }
-        table = pd.DataFrame.from_dict(rows, orient="index")
-        medians = self.measured[["samples", "nbytes"]].groupby("method").median()
-        table = self.told.join(table).join(medians.rename(columns={"nbytes": "bytes"})).loc[[*rows]]
-        table["ratio"] = table["ratio"].fillna(np.inf)
+        seconds, rows = self.seconds, dict[str, tuple[Any, ...]]()
+        for name, ratio in outcomes(seconds).items():
+            took = decide(seconds.loc[name])
+            time_span, ratio_span = ((each.median, max(each.low, 0.0), each.high) for each in (took, ratio))
+            rows[name] = *time_span, *ratio_span, ratio.outcome, took.seeds, self.search.spending.made[name]
+        columns = [*TIMES, *RATIOS, "outcome", "seeds", "runs"]
+        table = pd.DataFrame.from_dict(rows, orient="index", columns=columns)
+        medians = self.measured.groupby("method")[["samples", "nbytes"]].median()
+        table = self.told.join(table).join(medians.rename(columns={"nbytes": "bytes"}))
+        table = table.loc[[*rows]].fillna({"ratio": np.inf})
         order = table.iloc[1:].sort_values(["ratio", "seconds"], kind="stable").index
         return table.loc[[table.index[0], *order]].rename_axis("method")
 
@@ -130,7 +127,8 @@ class Study:
     @property
     def settings(self) -> dict[str, Any]:
         """What the searches have found, as JSON values: the argument `settings` of the same study later."""
-        return {key: found for each in self.answers.values() for key, found in each.settings().items()}
+        whole = (each.search for each in self.answers.values() if not each.interrupted)
+        return {key: found for search in whole for key, found in recorded(search).items()}
 
     @property
     def runs(self) -> pd.DataFrame:

@@ -7,8 +7,6 @@ Source: Karnin et al. 2013, "Almost optimal exploration in multi-armed bandits",
 and Talwalkar 2016.
 """
 
-from __future__ import annotations
-
 import collections
 import contextlib
 import math
@@ -61,6 +59,7 @@ class Search:
         about: cluster time in which a good run reaches the target; 0: not known yet.
         found: outcomes by trial and seed.
         recalled: whether these are not of runs, but of the record of an earlier search.
+        whole: whether the budget was large enough for all of the search.
     """
 
     goal: Goal
@@ -71,6 +70,7 @@ class Search:
     about: float = 0.0
     found: dict[Trial, dict[int, Outcome]] = field(default_factory=dict)
     recalled: bool = False
+    whole: bool = True
 
     def of(self, name: str) -> list[Trial]:
         """Returns the trials of a method, the best one first."""
@@ -98,6 +98,10 @@ class Search:
         """Returns the methods within a multiple of the best median; none if no method reaches the target."""
         seconds = self.seconds()
         return [name for name, own in seconds.items() if own <= within * min(seconds.values()) < math.inf]
+
+    def tuned(self) -> frozenset[int]:
+        """Returns the seeds of the trials."""
+        return frozenset().union(*self.found.values())
 
     def outcomes(self, pairs: Sequence[Pair], seconds: float) -> dict[Pair, Outcome]:
         """Makes runs of trials; after Ctrl-C, those that are finished."""
@@ -144,72 +148,63 @@ class Search:
         return whole
 
 
-def tune(search: Search, first: int | None = None) -> bool:
-    """Searches the best settings of all methods.
+def tune(search: Search, first: int | None = None) -> None:
+    """Searches the best settings of all methods, until the budget ends or Ctrl-C is pressed.
 
     Args:
         search: to which the outcomes are added; if it knows the time of a good run, rates are known, too.
         first: trials of each method in the first rung. None: as many as the budget allows.
 
-    Returns:
-        Whether the budget was large enough for all of it, and Ctrl-C was not pressed.
-
     Raises:
         ValueError: no method reaches the target.
     """
-    spending = search.spending
-    rates = {name: each.space.rate or 1.0 for name, each in search.candidates.items()}
+    spending, rates = search.spending, {name: each.start for name, each in search.candidates.items()}
     try:
         if not search.about:
             rates, search.about = magnitudes(search, max(1, (spending.room() - search.reserve) // 3))
         halve(search, rates, first or spending.once("first", lambda: affordable(search)))
-        return not spending.interrupted and improve(search)
+        search.whole = not spending.interrupted and improve(search)
     except KeyboardInterrupt:
         spending.interrupted = True
-        return False
 
 
 def question(search: Search) -> str:
     """Returns a text that tells a search from others: what is asked, methods, knobs, where rates begin."""
     each = search.candidates.items()
-    firsts = {name: own.method(Trial(name, own.settings[0], own.space.rate or 1.0)) for name, own in each}
+    firsts = {name: own.method(Trial(name, own.settings[0], own.start)) for name, own in each}
     spaces = {name: (own.told_values(), own.space.rate) for name, own in each}
     return search.goal.key(firsts, spaces)
 
 
-def recorded(search: Search, whole: bool) -> dict[str, Any]:
+def recorded(search: Search) -> dict[str, Any]:
     """Returns what a search has found, by its question, as JSON values for `recalled`."""
     best = {}
     for name, trial in search.best().items():
         _, *reached = search.rank(trial)
         best[name] = search.candidates[name].told_knobs(trial), trial.rate, *map(str, reached)
-    seeds = sorted({seed for outcomes in search.found.values() for seed in outcomes})
-    return {question(search): {"about": search.about, "seeds": seeds, "whole": whole, "best": best}}
+    known = {"about": search.about, "seeds": sorted(search.tuned()), "whole": search.whole, "best": best}
+    return {question(search): known}
 
 
-def recalled(search: Search, record: Mapping[str, Any]) -> bool:
+def recalled(search: Search, settings: Mapping[str, Any]) -> bool:
     """Puts the best trials of an earlier search of the same question in place of a search.
 
     Args:
         search: has no outcomes yet.
-        record: of `recorded`.
+        settings: of `recorded`, by question.
 
     Returns:
-        Whether the record has all methods, with settings that can be made here.
+        Whether there is a record with all methods, whose settings can be made here.
     """
+    record: Any = settings.get(question(search))
     found: dict[Trial, dict[int, Outcome]] = {}
-    about = 0.0
-    with contextlib.suppress(AttributeError, KeyError, TypeError, ValueError):  # it is none
-        for name, (knobs, rate, *reached) in record["best"].items():
-            trial = search.candidates[name].trial(knobs, rate)
-            seconds, last = map(float, reached)
-            if trial is not None:
-                outcome = Outcome(seconds, last, math.nan, math.nan)
-                found[trial] = dict.fromkeys(record["seeds"], outcome)
-        about = float(record["about"])
-    search.recalled = {trial.method for trial in found} == {*search.candidates}
-    if search.recalled:
-        search.about, search.found = about, found
+    with contextlib.suppress(Exception):  # there is none, it is damaged, or `make` fails in any way
+        for name, candidate in search.candidates.items():
+            knobs, rate, seconds, last = record["best"][name]
+            outcome = Outcome(float(seconds), float(last), math.nan, math.nan)
+            found[candidate.trial(knobs, rate)] = dict.fromkeys(record["seeds"], outcome)
+        search.about, search.whole = float(record["about"]), bool(record["whole"])
+        search.found, search.recalled = found, True
     return search.recalled
 
 
@@ -231,15 +226,13 @@ def magnitudes(search: Search, most: int = len(MAGNITUDES)) -> tuple[dict[str, f
     """
     goal, spending, seed = search.goal, search.spending, search.seeds[0]
     own = MAGNITUDES[max(0, 5 - (most + 1) // 2) :][:most]  # the likeliest
-    rates: dict[str, list[Any]] = {
-        name: own if each.rated and not each.space.rate else [each.space.rate if each.rated else None]
-        for name, each in search.candidates.items()
-    }
+    trials: dict[str, list[Trial]] = {}
+    for name, each in search.candidates.items():
+        rates = [None] if not each.rated else [each.space.rate] if each.space.rate else own
+        trials[name] = [Trial(name, each.settings[0], rate) for rate in rates]
     for number in range(LENGTHS):
-        firsts = {name: search.candidates[name].settings[0] for name in rates}
-        trials = [Trial(name, firsts[name], rate) for name, several in rates.items() for rate in several]
         seconds = goal.timeline(Method(bsp()), updates=FIRST_ROUNDS * 2**number, seed=seed).end_time
-        made = search.outcomes([(trial, seed) for trial in trials], seconds)
+        made = search.outcomes([(trial, seed) for each in trials.values() for trial in each], seconds)
         if spending.interrupted:
             raise KeyboardInterrupt
         best: dict[str, tuple[Trial, Outcome]] = {}
@@ -250,9 +243,9 @@ def magnitudes(search: Search, most: int = len(MAGNITUDES)) -> tuple[dict[str, f
             break
         for name, (trial, _) in best.items():
             if trial.rate and not search.candidates[name].space.rate:
-                rates[name] = [trial.rate * each for each in AROUND]
+                trials[name] = [trial._replace(rate=trial.rate * factor) for factor in AROUND]
         over = spending.once(f"length {number}", lambda: spending.left() < 0)
-        if over or number == LENGTHS - 1 or spending.room() < max(map(len, rates.values())) + LEAST:
+        if over or number == LENGTHS - 1 or spending.room() < max(map(len, trials.values())) + LEAST:
             fail_to_reach(goal, {name: run.last for name, (_, run) in best.items()}, seconds)
     return {name: trial.rate or 1.0 for name, (trial, _) in best.items()}, reached
 

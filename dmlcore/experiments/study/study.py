@@ -1,7 +1,5 @@
 """`study`: which method reaches a target first, each at its best settings, by how much, and how sure."""
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 import itertools
@@ -22,15 +20,7 @@ from dmlcore.experiments.journal import Journal, folder_for
 from dmlcore.experiments.study.goal import Goal, Outcome, asked
 from dmlcore.experiments.study.judging import judge
 from dmlcore.experiments.study.result import Answer, Study
-from dmlcore.experiments.study.search import (
-    LONGEST,
-    Search,
-    fail_to_reach,
-    question,
-    recalled,
-    recorded,
-    tune,
-)
+from dmlcore.experiments.study.search import LONGEST, Search, fail_to_reach, recalled, tune
 from dmlcore.experiments.study.space import Candidates, Space, Trial, as_space, possible
 from dmlcore.experiments.study.spending import Spending, check_budget
 from dmlcore.problems.problem import Problem
@@ -121,7 +111,7 @@ def study(
     if not isinstance(settings, Mapping | None):
         checks.fail("settings", settings, "the `settings` of an earlier study")
     several = isinstance(cluster, Mapping)
-    clusters: Mapping[str, Cluster] = cluster if isinstance(cluster, Mapping) else {"": cluster}
+    clusters: Any = cluster if several else {"": cluster}
     if not clusters:
         checks.fail("cluster", cluster, "a Cluster, or a mapping of at least one name to one")
     goals: dict[str, tuple[Goal, Candidates]] = {}
@@ -134,14 +124,14 @@ def study(
     answers, failed = dict[str, Answer](), dict[str, ValueError]()
     with bar(checks.boolean("progress", progress), None) as advance:
         for name, (goal, made) in goals.items():
-            path = place(goal, made, {"budget": budget})
+            path = place(goal, made, budget=budget)
             total = seconds and seconds * len(spaces)
             spending = Spending(runs, total, None if runs else path, advance=advance)
             try:
                 search = begin(goal, made, spending)
-                earlier = settings.get(question(search)) if settings else None
-                known = earlier is not None and recalled(search, earlier)
-                answers[name] = answer(search, bool(earlier["whole"]) if known else tune(search))
+                if not (settings and recalled(search, settings)):
+                    tune(search)
+                answers[name] = answer(search)
             except KeyboardInterrupt:
                 if not answers:
                     raise
@@ -168,21 +158,18 @@ def named(methods: Any) -> dict[str, Space]:
     >>> [*named([dml.bsp(), dml.ssp(3)])]
     ['bsp()', 'ssp(staleness=3)']
     """
-    if isinstance(methods, Mapping):
-        pairs = [*methods.items()]
-    elif isinstance(methods, Sequence) and not isinstance(methods, str | Policy | Method | Space):
-        pairs = [(str(given), given) for given in methods]
-    else:
-        pairs = []
-    if not pairs:
+    by_name = methods
+    if isinstance(methods, Sequence) and not isinstance(methods, str | Policy | Method | Space):
+        by_name = {str(given): given for given in methods}
+        if len(by_name) < len(methods):
+            twice = next(name for name in by_name if [*map(str, methods)].count(name) > 1)
+            checks.fail("methods", twice, "a different name for each method")
+    if not isinstance(by_name, Mapping) or not by_name:
         checks.fail("methods", methods, "a mapping of at least one name to a method, or a list of methods")
-    names = [name for name, _ in pairs]
-    if twice := [name for name in names if names.count(name) > 1]:
-        checks.fail("methods", twice[0], "a different name for each method")
-    return {name: as_space(name, given) for name, given in pairs}
+    return {name: as_space(name, given) for name, given in by_name.items()}
 
 
-def place(goal: Goal, candidates: Candidates, about: Mapping[str, Any]) -> Path | None:
+def place(goal: Goal, candidates: Candidates, **about: Any) -> Path | None:
     """Returns the path of a call's decisions; None if the call does not save its runs.
 
     Raises:
@@ -190,16 +177,13 @@ def place(goal: Goal, candidates: Candidates, about: Mapping[str, Any]) -> Path 
     """
     if goal.save is None:
         return None
-    made = {
-        name: [goal.identity(each.method(Trial(name, setting, 0.1))) for setting in each.settings]
-        for name, each in candidates.items()
-    }
-    for name, own in made.items():
+    call: dict[str, Any] = {"target": str(goal), "seeds": [*goal.seeds], "about": str(about)}
+    for name, each in candidates.items():
+        own = [goal.identity(each.method(Trial(name, setting, 0.1))) for setting in each.settings]
         if len({*own}) < len(own):
             expected = "policies, loads and transports whose names say their settings (with save=)"
-            checks.fail(f"methods[{name!r}]", candidates[name].space, expected)
-    call: dict[str, Any] = {"target": {goal.metric: goal.target}, "methods": made, "seeds": [*goal.seeds]}
-    call |= {name: str(value) for name, value in about.items()}
+            checks.fail(f"methods[{name!r}]", each.space, expected)
+        call[f"method {name}"] = own
     return Journal(goal.save, {"call": "study"}).path(call).with_suffix(".json")
 
 
@@ -220,12 +204,11 @@ def begin(goal: Goal, candidates: Candidates, spending: Spending, about: float =
     return Search(goal, candidates, tuning, spending, reserve, about)
 
 
-def answer(search: Search, whole: bool, notes: Sequence[str] = ()) -> Answer:
+def answer(search: Search, notes: Sequence[str] = ()) -> Answer:
     """Judges the best settings that a search has found; after Ctrl-C, tells what they are.
 
     Args:
         search: its trials, and what may be spent.
-        whole: whether the budget was large enough for the search.
         notes: of the answer.
 
     Raises:
@@ -240,11 +223,11 @@ def answer(search: Search, whole: bool, notes: Sequence[str] = ()) -> Answer:
     told = pd.DataFrame(settings, index=["setting", "learning_rate"]).T.astype({"learning_rate": float})
     histories = None
     if not spending.interrupted:
-        least = min(search.seconds().values())
-        if math.isinf(least):
+        longest = search.longest()
+        if math.isinf(longest):
             last = {name: search.rank(trial)[2] for name, trial in best.items()}
             fail_to_reach(goal, last, LONGEST * search.about)
-        until: Any = {"seconds": LONGEST * least, "about": search.about, "seed": search.seeds[0]}
+        until: Any = {"seconds": longest, "about": search.about, "seed": search.seeds[0]}
         histories = judge(goal, methods, functools.partial(goal.runs, **until), spending)
     if histories is not None:
         measured, known = goal.measured(histories), "more seeds could tell more methods apart"
@@ -255,13 +238,10 @@ def answer(search: Search, whole: bool, notes: Sequence[str] = ()) -> Answer:
         rows = {(name, seed): search.found[best[name]][seed] for name in best for seed in seeds}
         measured = pd.DataFrame(rows, index=Outcome._fields).T.rename_axis(["method", "seed"])
         known = f"the times are those of {len(seeds)} of the seeds that tuned, not of the judging seeds"
-    record: Callable[[], Mapping[str, Any]] = dict
     if spending.interrupted:
         unknown = ", ".join(name for name in candidates if name not in best)
         lacking = [f"Not run before the interrupt: {unknown}"] if unknown else []
         notes = [f"Interrupted: {known}", *lacking, *notes]
-    else:
-        notes, record = [*notes, *[CUT] * (not whole)], functools.partial(recorded, search, whole)
-    used = frozenset(seed for outcomes in search.found.values() for seed in outcomes)
-    spent = {name: spending.made[name] for name in best}
-    return Answer(goal, methods, told, measured, histories, used, spent, notes, spending.interrupted, record)
+    elif not search.whole:
+        notes = [*notes, CUT]
+    return Answer(search, methods, told, measured, histories, search.tuned(), notes)

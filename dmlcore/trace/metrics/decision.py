@@ -88,7 +88,9 @@ def decide(samples: npt.ArrayLike, low: float | None = None, high: float | None 
         checks.reject("low", f"{low:g}, above high = {high:g}", "at most high")
     given = np.asarray(samples, float)
     values = given[~np.isnan(given)]
-    middle, (least, most) = float(np.median(values)) if len(values) else math.nan, interval(values)
+    middle, least, most = float(np.median(values)) if len(values) else math.nan, -math.inf, math.inf
+    if len(values) >= LOOKS[0]:
+        least, most = map(float, quantile_test(values, q=0, p=0.5).confidence_interval(1 - LOOK))
     if low is None and high is None:
         slower, faster, level = least > 1, most < 1, least >= 1 / (1 + LEVEL) and most <= 1 + LEVEL
         outcome = "slower" if slower else "faster" if faster else "level" if level else "undecided"
@@ -97,18 +99,6 @@ def decide(samples: npt.ArrayLike, low: float | None = None, high: float | None 
         inside, outside = bottom <= least and most <= top, least > top or most < bottom
         outcome = "holds" if inside and len(values) >= LOOKS[0] else "fails" if outside else "undecided"
     return Ratio(middle, least, most, len(values), outcome, len(given) - len(values))
-
-
-def interval(values: np.ndarray) -> tuple[float, float]:
-    """Returns the interval of the median, by order statistics; (-inf, inf) of fewer than 8 values.
-
-    >>> interval(np.arange(16.0))
-    (2.0, 13.0)
-    """
-    if len(values) < LOOKS[0]:
-        return -math.inf, math.inf
-    found = quantile_test(values, q=0, p=0.5).confidence_interval(1 - LOOK)
-    return float(found.low), float(found.high)
 
 
 def times(ratio: float) -> str:
@@ -137,7 +127,6 @@ def _between(low: float, high: float) -> str:
     if high == math.inf and low > 1:
         return f"at least {times(low)}"
     first, last = map(times, (high, low) if high < 1 else (low, high))
-    for word in (" slower", " faster", " times as long", " times as fast"):
-        if last.endswith(word):
-            first = first.removesuffix(word)
-    return f"between {first} and {last}"
+    words = " slower", " faster", " times as long", " times as fast"
+    shared = next(filter(last.endswith, words), "")
+    return f"between {first.removesuffix(shared)} and {last}"
