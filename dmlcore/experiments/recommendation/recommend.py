@@ -1,15 +1,12 @@
 """`recommend`: the fastest method for a cluster, the reason, and answers for other clusters."""
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 import itertools
 import math
 import warnings
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import optax
 import pandas as pd
@@ -22,9 +19,9 @@ from dmlcore.experiments.recommendation import reasons
 from dmlcore.experiments.recommendation.clusters import ASSUMED_SIZE, AXES, along, as_cluster, with_links
 from dmlcore.experiments.recommendation.library import Scale, chosen
 from dmlcore.experiments.study.goal import asked
-from dmlcore.experiments.study.result import Study
+from dmlcore.experiments.study.judging import Study
 from dmlcore.experiments.study.search import FEWEST, FIRST, LENGTHS, LONGEST, magnitudes, tune
-from dmlcore.experiments.study.space import Candidates, Space, Trial, as_space, possible
+from dmlcore.experiments.study.space import Space, Trial, as_space, possible
 from dmlcore.experiments.study.spending import Spending
 from dmlcore.experiments.study.study import answer, begin, place
 from dmlcore.methods.policies import asp, bsp
@@ -37,7 +34,7 @@ SEEDS = 4  # with which methods run on another cluster, to find out how long the
 MOST = LENGTHS + SEEDS + LOOKS[2]  # runs of each method there
 
 
-@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+@dataclasses.dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class Recommendation(Study):
     """A study of methods on one cluster, with the reason, and answers for other clusters.
 
@@ -58,7 +55,7 @@ class Recommendation(Study):
     """
 
     tuned: Cluster
-    again: Callable[..., Recommendation]
+    again: Callable[..., Self]
     _drawn_by: ClassVar[str] = "recommendation"
 
     @functools.cached_property
@@ -77,7 +74,7 @@ class Recommendation(Study):
         """The cluster of this recommendation: the given one, or the one fitted to a record."""
         return self.answer.goal.cluster
 
-    def with_cluster(self, cluster: Cluster, *, seeds: Iterable[int] | None = None) -> Recommendation:
+    def with_cluster(self, cluster: Cluster, *, seeds: Iterable[int] | None = None) -> Self:
         """Judges the methods on another cluster, with the settings and learning rates of this recommendation.
 
         Args:
@@ -99,9 +96,8 @@ class Recommendation(Study):
         checks.check_kind("cluster", cluster, Cluster)
         if seeds is None and cluster == self.cluster and self.answer.runs is not None:
             return self
-        judging = checks.several(
-            "seeds", self.answer.goal.seeds if seeds is None else seeds, checks.check_seed
-        )
+        given = self.answer.goal.seeds if seeds is None else seeds
+        judging = checks.several("seeds", given, checks.check_seed)
         goal = dataclasses.replace(self.answer.goal, cluster=cluster, seeds=judging)
         if both := self.answer.tuning.intersection(judging):
             expected = f"seeds that did not tune, unlike {', '.join(map(str, sorted(both)))}"
@@ -111,13 +107,12 @@ class Recommendation(Study):
         made = possible(fixed, None, goal.check, notes)
         if not made:
             checks.fail("cluster", cluster, f"a cluster on which a method can run ({notes[-1]})")
-        if cluster != self.tuned and ELSEWHERE not in notes:
-            notes.append(ELSEWHERE)
+        notes += [ELSEWHERE] * (cluster != self.tuned)
         search = begin(goal, made, Spending(MOST, None))
         search.about = magnitudes(search)[1]
         search.rung("", map(Trial, made), SEEDS, LONGEST * search.about)
         found = answer(search, notes)
-        if found.interrupted:
+        if search.spending.interrupted:
             raise KeyboardInterrupt
         found = dataclasses.replace(found, told=self.answer.told.loc[[*made]], tuning=self.answer.tuning)
         return dataclasses.replace(self, answers={"": found})
@@ -149,7 +144,7 @@ class Recommendation(Study):
         """
         if not 1 <= len(axes) <= 2:
             checks.fail("axes", [*axes], f"one or two of {', '.join(map(repr, AXES))}")
-        answer_for: Callable[[Cluster], Recommendation] = self.with_cluster
+        answer_for: Callable[[Cluster], Self] = self.with_cluster
         if budget is not None:
             answer_for = functools.partial(self.again, budget=checks.real("budget", budget, above=0))
         values = {name: checks.listed(name, each) for name, each in axes.items()}
@@ -248,13 +243,11 @@ def recommend(
     ['ASP', 'BSP']
     """
     size = 1 if batch_size is None else batch_size
-    save = folder_for(save)
-    goal = asked(problem, None, target, optimizer, seeds, size, save=save, eval_params=eval_params)
+    goal = asked(problem, target, optimizer, seeds, size, save=folder_for(save), eval_params=eval_params)
     if problem.additive:
         checks.fail("problem", problem, "a problem that is trained by gradients, with a learning rate")
     budget = checks.real("budget", budget, above=0)
-    if trials is not None:
-        checks.integer("trials", trials, low=FEWEST, high=FIRST[-1])
+    trials = trials if trials is None else checks.integer("trials", trials, low=FEWEST, high=FIRST[-1])
     fitted = with_links(as_cluster(cluster, batch_size), links)
     if parameter_bytes is not None:
         problem = problem.with_parameter_bytes(parameter_bytes)
@@ -265,24 +258,21 @@ def recommend(
     seconds = float((tasks["push_end"] - tasks["pull_start"]).mean())
     scale = Scale(goal.cluster.num_workers, size, seconds, 1.0, 1.0, optimizer, not fitted.real)
 
-    def chosen_at(scale: Scale, left_out: list[str]) -> Candidates:
-        strict = methods is not None  # what the caller named must be possible
-        return possible(chosen(methods, scale), optimizer, goal.check, None if strict else left_out)
-
-    made = chosen_at(scale, [])  # before anything is run
+    notes = [*fitted.untold]
+    # What the caller named must be possible. This is known before anything is run.
+    made = possible(chosen(methods, scale), optimizer, goal.check, [] if methods is None else None)
     path = place(goal, made, budget=budget, trials=trials)
     scouts = {"BSP at first": Space(bsp, {}), "ASP at first": Space(asp, {})}
     with bar(checks.boolean("progress", progress), None) as advance:
         spending = Spending(None, budget, path, advance=advance)
-        scouting = begin(goal, possible(scouts, optimizer, goal.check), spending)
-        rates, reached = magnitudes(scouting)
+        rates, reached = magnitudes(begin(goal, possible(scouts, optimizer, goal.check), spending))
         together, alone = (rates[name] for name in scouts)
-        notes = [*fitted.untold]
-        made = chosen_at(scale._replace(together=together, alone=alone), notes)
+        spaces = chosen(methods, scale._replace(together=together, alone=alone))
+        made = possible(spaces, optimizer, goal.check, notes if methods is None else None)
         search = begin(goal, made, spending, reached)
         tune(search, trials)
         found = answer(search, notes)
-    if found.interrupted:
+    if spending.interrupted:
         warnings.warn(found.notes[0], stacklevel=2)
     same: Any = {"target": target, "trials": trials, "methods": methods, "optimizer": optimizer, "save": save}
     same |= {"seeds": goal.seeds, "batch_size": batch_size, "progress": False, "eval_params": eval_params}

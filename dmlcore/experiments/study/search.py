@@ -11,7 +11,7 @@ import collections
 import contextlib
 import math
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
@@ -19,7 +19,7 @@ import numpy as np
 
 from dmlcore import checks
 from dmlcore.experiments.study.goal import Goal, Outcome
-from dmlcore.experiments.study.space import Candidate, Candidates, Trial
+from dmlcore.experiments.study.space import Candidate, Candidates, Trial, as_json
 from dmlcore.experiments.study.spending import Spending
 from dmlcore.methods.policies import bsp
 from dmlcore.types import Method
@@ -42,7 +42,6 @@ FIRST = [1, 3, *(6 * 2**power for power in range(8))]  # possible numbers of tri
 PART = 0.6  # part of a search's budget for the rungs of all methods; the rest is for those that lead
 WHOLE = 1.4  # runs of a search of all methods, over those before the leading ones go on
 CORES = 0.8  # fraction of the cores that runs use on average
-
 Pair = tuple[Trial, int]  # a trial and a seed
 
 
@@ -58,7 +57,6 @@ class Search:
         reserve: runs of each method that the search leaves for judging.
         about: cluster time in which a good run reaches the target; 0: not known yet.
         found: outcomes by trial and seed.
-        recalled: whether these are not of runs, but of the record of an earlier search.
         whole: whether the budget was large enough for all of the search.
     """
 
@@ -69,7 +67,6 @@ class Search:
     reserve: int
     about: float = 0.0
     found: dict[Trial, dict[int, Outcome]] = field(default_factory=dict)
-    recalled: bool = False
     whole: bool = True
 
     def of(self, name: str) -> list[Trial]:
@@ -109,8 +106,7 @@ class Search:
         methods = {name: self.candidates[trial.method].method(trial) for name, trial in names.items()}
         seeds = {name: [seed for other, seed in pairs if other == trial] for name, trial in names.items()}
         # A coarse grid, the same for all rates of a method, finds its best one, too, in a third of the time.
-        grid = self.about or seconds, self.seeds[0]
-        runs, stopped = self.goal.runs(methods, seeds, seconds, *grid, resolve=False)
+        runs, stopped = self.goal.runs(methods, seeds, seconds, self.about or seconds, resolve=False)
         self.spending.interrupted |= stopped
         if runs is None:
             return {}
@@ -170,9 +166,10 @@ def tune(search: Search, first: int | None = None) -> None:
 
 def question(search: Search) -> str:
     """Returns a text that tells a search from others: what is asked, methods, knobs, where rates begin."""
-    each = search.candidates.items()
-    firsts = {name: own.method(Trial(name, own.settings[0], own.start)) for name, own in each}
-    spaces = {name: (own.told_values(), own.space.rate) for name, own in each}
+    firsts, spaces = dict[str, Method](), dict[str, Any]()
+    for name, each in search.candidates.items():
+        firsts[name] = each.method(Trial(name, each.settings[0], each.start))
+        spaces[name] = {k: [*map(as_json, v)] for k, v in each.space.knobs.items()}, each.space.rate
     return search.goal.key(firsts, spaces)
 
 
@@ -181,7 +178,8 @@ def recorded(search: Search) -> dict[str, Any]:
     best = {}
     for name, trial in search.best().items():
         _, *reached = search.rank(trial)
-        best[name] = search.candidates[name].told_knobs(trial), trial.rate, *map(str, reached)
+        knobs = {k: as_json(v) for k, v in search.candidates[name].knobs(trial.setting).items()}
+        best[name] = knobs, trial.rate, *map(str, reached)
     known = {"about": search.about, "seeds": sorted(search.tuned()), "whole": search.whole, "best": best}
     return {question(search): known}
 
@@ -204,8 +202,8 @@ def recalled(search: Search, settings: Mapping[str, Any]) -> bool:
             outcome = Outcome(float(seconds), float(last), math.nan, math.nan)
             found[candidate.trial(knobs, rate)] = dict.fromkeys(record["seeds"], outcome)
         search.about, search.whole = float(record["about"]), bool(record["whole"])
-        search.found, search.recalled = found, True
-    return search.recalled
+        search.found = found
+    return bool(search.found)
 
 
 def magnitudes(search: Search, most: int = len(MAGNITUDES)) -> tuple[dict[str, float], float]:
@@ -357,7 +355,7 @@ def improve(search: Search) -> bool:
     """
     count = max(map(len, search.found.values()))
     for step in range(STEPS):
-        near = [[*_nearby(search, name)] for name in search.leading(RACING)]
+        near = [_nearby(search, name) for name in search.leading(RACING)]
         # The same number for all, so that many knobs of one method do not stop the others.
         tried = ([trial for each in near for trial in each[:most]] for most in (8, 4, 2, 1))
         if not any(search.rung(f"step {step}, {len(t)}", t, count, search.longest()) for t in tried):
@@ -372,13 +370,11 @@ def improve(search: Search) -> bool:
     return True
 
 
-def _nearby(search: Search, name: str) -> Iterator[Trial]:
-    ranked = search.of(name)
-    best = ranked[0]
-    for trial in neighbours(best, ranked, FARTHEST):
-        if abs(math.log(trial.rate / best.rate)) > math.log(CLOSEST):  # type: ignore[operator]
-            yield trial
-    yield from search.candidates[name].beside(best)
+def _nearby(search: Search, name: str) -> list[Trial]:
+    best, *_ = ranked = search.of(name)
+    rates: Any = neighbours(best, ranked, FARTHEST)
+    apart = [each for each in rates if abs(math.log(each.rate / best.rate)) > math.log(CLOSEST)]
+    return [*apart, *search.candidates[name].beside(best)]
 
 
 def fail_to_reach(goal: Goal, last: Mapping[str, float], seconds: float) -> NoReturn:

@@ -2,7 +2,6 @@
 
 import functools
 import inspect
-import itertools
 import numbers
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -43,8 +42,7 @@ class Space(NamedTuple):
         Returns:
             The place of each knob's value, one tuple for each combination.
         """
-        every = itertools.product(*(range(len(values)) for values in self.knobs.values()))
-        return sorted(every, key=sum)
+        return sorted(np.ndindex(*map(len, self.knobs.values())), key=sum)
 
     def __repr__(self) -> str:
         knobs = "".join(f", {name}={[*values]}" for name, values in self.knobs.items())
@@ -137,7 +135,8 @@ class Candidate:
         self.settings = [setting for setting, error in why.items() if error is None]
         self.why = [error for error in why.values() if error is not None]
 
-    def _knobs(self, setting: Sequence[int]) -> dict[str, Any]:
+    def knobs(self, setting: Sequence[int]) -> dict[str, Any]:
+        """Returns the values of the knobs in a setting."""
         return {knob: self.values[knob][place] for knob, place in zip(self.values, setting, strict=True)}
 
     def _made(self, setting: tuple[int, ...], rate: float | None) -> Method:
@@ -147,7 +146,7 @@ class Candidate:
         argument = f"methods[{self.name!r}]"
         try:
             with checks.within(argument):
-                made = self.space.make(**self._knobs(setting), **told)
+                made = self.space.make(**self.knobs(setting), **told)
         except TypeError as error:
             given = f"{checks.shown(self.space.make)}, which raised TypeError: {error}"
             raise ValueError(checks.message(argument, given, EXPECTED)) from error
@@ -163,22 +162,13 @@ class Candidate:
         own = self._optimizer(trial.rate) if self._optimizer and trial.rate else optax.identity()
         return made._replace(optimizer=own)
 
-    def told_knobs(self, trial: Trial) -> dict[str, Any]:
-        """Returns the knobs of a trial as JSON values: numbers, and other values as text."""
-        return {knob: _told(value) for knob, value in self._knobs(trial.setting).items()}
-
-    def told_values(self) -> dict[str, list[Any]]:
-        """Returns the values of the knobs as they were given, as JSON values."""
-        return {knob: [_told(value) for value in values] for knob, values in self.space.knobs.items()}
-
     def trial(self, knobs: Mapping[str, Any], rate: float | None) -> Trial:
-        """Returns the trial with these knobs, as `told_knobs` tells them; fails if it cannot be made here."""
+        """Returns the trial with these knobs, as JSON values; fails if it cannot be made here."""
         for knob, told in knobs.items():
-            if told not in map(_told, self.values[knob]):
+            if told not in map(as_json, self.values[knob]):
                 self.values[knob].append(told)  # a search had gone on beyond the end
-        setting = tuple([*map(_told, own)].index(knobs[knob]) for knob, own in self.values.items())
-        if refusal := self._refusal(setting):
-            raise refusal
+        setting = tuple([*map(as_json, own)].index(knobs[knob]) for knob, own in self.values.items())
+        self._check(self.method(Trial(self.name, setting, rate)))
         return Trial(self.name, setting, rate)
 
     def _refusal(self, setting: tuple[int, ...]) -> Exception | None:
@@ -190,7 +180,7 @@ class Candidate:
 
     def told(self, trial: Trial) -> str:
         """Returns the setting of a trial as text."""
-        found = self._knobs(trial.setting).items()
+        found = self.knobs(trial.setting).items()
         return ", ".join(f"{k} = {v:.3g}" if isinstance(v, float) else f"{k} = {v}" for k, v in found)
 
     def beside(self, trial: Trial) -> Iterator[Trial]:
@@ -220,7 +210,8 @@ class Candidate:
         return near
 
 
-def _told(value: Any) -> Any:
+def as_json(value: Any) -> Any:
+    """Returns the value of a knob as a JSON value: numbers as they are, and others as text."""
     value = value.item() if isinstance(value, np.generic) else value
     return value if isinstance(value, int | float | None) else str(value)
 
@@ -240,14 +231,13 @@ def possible(
         left_out: receives a note on each method of which no setting is supported. None: all must be.
     """
     found = {name: Candidate(name, each, optimizer, check) for name, each in spaces.items()}
-    for name, each in [*found.items()]:
+    for name, each in found.items():
         if each.why and left_out is None:
             with checks.within(f"methods[{name!r}]"):
                 raise each.why[0]
         elif not each.settings and left_out is not None:
             left_out.append(f"{name} is left out ({each.why[-1]})")
-            del found[name]
-    return found
+    return {name: each for name, each in found.items() if each.settings}
 
 
 def as_space(name: Any, given: Any) -> Space:

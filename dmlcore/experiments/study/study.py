@@ -2,7 +2,6 @@
 
 import dataclasses
 import functools
-import itertools
 import math
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -18,8 +17,7 @@ from dmlcore.cluster import Cluster
 from dmlcore.experiments.comparison import bar
 from dmlcore.experiments.journal import Journal, folder_for
 from dmlcore.experiments.study.goal import Goal, Outcome, asked
-from dmlcore.experiments.study.judging import judge
-from dmlcore.experiments.study.result import Answer, Study
+from dmlcore.experiments.study.judging import Answer, Study, judge
 from dmlcore.experiments.study.search import LONGEST, Search, fail_to_reach, recalled, tune
 from dmlcore.experiments.study.space import Candidates, Space, Trial, as_space, possible
 from dmlcore.experiments.study.spending import Spending, check_budget
@@ -28,7 +26,6 @@ from dmlcore.trace.metrics.decision import LOOKS
 from dmlcore.training.loop import EvalParams
 from dmlcore.types import Method, Policy
 
-TUNING = 1000  # the first seed of the search; judging seeds are left out
 CUT = "The budget ended before the leading methods were tuned to the end; a larger one may rank them anew"
 
 
@@ -104,8 +101,9 @@ def study(
     """
     options: Any = {"all_seeds": checks.boolean("all_seeds", all_seeds), "save": folder_for(save)}
     options |= {"executor": checks.one_of("threads", "ray")("executor", executor), "eval_params": eval_params}
-    goal = asked(problem, None, target, optimizer, seeds, batch_size, **options)
+    goal = asked(problem, target, optimizer, seeds, batch_size, **options)
     spaces, (runs, seconds) = named(methods), check_budget(budget)
+    seconds = seconds and seconds * len(spaces)  # of all methods together
     if all_seeds and not (runs and runs > len(goal.seeds)):
         checks.fail("budget", budget, f"more runs than the {len(goal.seeds)} seeds (with all_seeds=True)")
     if not isinstance(settings, Mapping | None):
@@ -125,8 +123,7 @@ def study(
     with bar(checks.boolean("progress", progress), None) as advance:
         for name, (goal, made) in goals.items():
             path = place(goal, made, budget=budget)
-            total = seconds and seconds * len(spaces)
-            spending = Spending(runs, total, None if runs else path, advance=advance)
+            spending = Spending(runs, seconds, None if runs else path, advance=advance)
             try:
                 search = begin(goal, made, spending)
                 if not (settings and recalled(search, settings)):
@@ -196,12 +193,11 @@ def begin(goal: Goal, candidates: Candidates, spending: Spending, about: float =
         spending: what may be spent.
         about: cluster time in which a good run reaches the target. 0: not known.
     """
-    tuning = [*itertools.islice((s for s in itertools.count(TUNING) if s not in goal.seeds), 2**12)]
     spending.made.update(dict.fromkeys(candidates, 0))
     further = spending.runs is not None and len(candidates) > 1  # a single method needs no further seeds
     most = len(goal.seeds) if further else min(LOOKS[0], len(goal.seeds))
     reserve = len(goal.seeds) if goal.all_seeds else max(1, min(most, spending.room() // 2))
-    return Search(goal, candidates, tuning, spending, reserve, about)
+    return Search(goal, candidates, goal.tuning, spending, reserve, about)
 
 
 def answer(search: Search, notes: Sequence[str] = ()) -> Answer:
@@ -227,11 +223,11 @@ def answer(search: Search, notes: Sequence[str] = ()) -> Answer:
         if math.isinf(longest):
             last = {name: search.rank(trial)[2] for name, trial in best.items()}
             fail_to_reach(goal, last, LONGEST * search.about)
-        until: Any = {"seconds": longest, "about": search.about, "seed": search.seeds[0]}
-        histories = judge(goal, methods, functools.partial(goal.runs, **until), spending)
+        runs = functools.partial(goal.runs, seconds=longest, about=search.about)
+        histories = judge(goal, methods, runs, spending)
     if histories is not None:
         measured, known = goal.measured(histories), "more seeds could tell more methods apart"
-    elif search.recalled:
+    elif not any(spending.made.values()):
         raise KeyboardInterrupt
     else:  # the runs of the search on common seeds
         seeds = sorted(set.intersection(*({*search.found[trial]} for trial in best.values())))
