@@ -255,12 +255,12 @@ worst-rate trace/metrics/comparison.py test_metrics.py
 slowest-trial experiments/study/search.py test_study.py
 - -len(runs), float(seconds), float(last)
 + -len(runs), -float(seconds), float(last)
-tuned-on-the-judges experiments/study/study.py test_study.py
-- s for s in itertools.count(TUNING) if s not in goal.seeds
-+ s for s in itertools.count(TUNING)
+tuned-on-the-judges experiments/study/goal.py test_study.py
+- len(self.seeds)) if s not in self.seeds
++ len(self.seeds))
 one-look-too-early trace/metrics/decision.py test_study.py
-- len(values) < LOOKS[0]
-+ len(values) < LOOKS[0] - 1
+- if len(values) >= LOOKS[0]:
++ if len(values) >= LOOKS[0] - 1:
 coarse-crossing experiments/comparison.py test_study.py
 - return histories(own_traces, problem, optimizers, looks, driver, work.resolve)
 + return histories(own_traces, problem, optimizers, looks, driver, False)

@@ -1,7 +1,5 @@
 """The clusters of a recommendation: given by the user, fitted to a record, or changed along an axis."""
 
-from __future__ import annotations
-
 import dataclasses
 import math
 import warnings
@@ -10,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dmlcore import checks
+from dmlcore import checks, files
 from dmlcore.cluster import Cluster
 from dmlcore.cluster.regime import ParameterServer, with_load, with_ratio
 from dmlcore.experiments.prediction import calibrate
@@ -23,19 +21,9 @@ from dmlcore.units import BASE, quantity
 FEWEST = 20  # finished tasks of every worker that a fit needs
 REAL = "threads", "ray"  # engines with a real clock
 ASSUMED_SIZE = 32  # samples of a task whose number is not known
-COMPUTING = "The record has only times of computing, so links and server are modelled as taking no time"
-SIZE = "The log does not say how many samples a task has: each counts as a task of {}"
+UNTOLD = files.table(__file__, "clusters")
 FRACTION, SPELL = 0.1, 10  # slow episodes: the fraction of slow tasks, and the length in tasks
 LINKS = {"bandwidth": "rate", "server_bandwidth": "rate", "latency": "time"}
-NO_BYTES = "The record has no bytes of transfers, so the fitted cluster shows no gain from smaller messages"
-LATENCY = (
-    "The record does not separate latency from bandwidth, so the fitted cluster has latency alone, and "
-    "shows no gain from smaller messages"
-)
-ONE_SIZE = (
-    "All tasks have {} samples, so the fit cannot separate time that does not depend on samples, and smaller "
-    "tasks may take longer than the fitted cluster says"
-)
 
 
 class Fitted(NamedTuple):
@@ -71,23 +59,21 @@ def as_cluster(given: Any, batch_size: int | None = None) -> Fitted:
         said, log = [*trace.notes], trace
         if "batch_size" not in log.tasks:
             log = sized(log, batch_size or ASSUMED_SIZE)
-            said += [SIZE.format(log.batch_size)] * (batch_size is None)
+            said += [UNTOLD["tasks"]["unknown"].format(log.batch_size)] * (batch_size is None)
         with checks.within("cluster"):
             trace = Trace.from_tasks(log)
     _check_length(trace)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         cluster = calibrate(trace)
-    if "transfers" in trace.metadata:
-        said.append(COMPUTING)
-    else:
-        said.append(LATENCY if trace.metadata.get("transfer_bytes") else NO_BYTES)
+    sized_messages = "latency" if trace.metadata.get("transfer_bytes") else "no_bytes"
+    said.append(UNTOLD["links"]["computing" if "transfers" in trace.metadata else sized_messages])
     warned = [str(each.message).removeprefix("calibrate: ") for each in caught]
     said += [each for each in warned if each not in cluster.fitted]
     said += [f"The fitted cluster {cluster.fitted}"] * bool(cluster.fitted)
     sizes = trace.tasks["batch_size"].unique().tolist()
     size = sizes[0] if len(sizes) == 1 else None
-    said += [ONE_SIZE.format(size)] * bool(size)
+    said += [UNTOLD["tasks"]["alike"].format(size)] * bool(size)
     return Fitted(cluster, said, size, trace.metadata["engine"] in REAL)
 
 
@@ -105,31 +91,28 @@ def with_links(fitted: Fitted, links: Any) -> Fitted:
     for name in links:
         checks.choice("links", name, LINKS)
     found = {name: quantity(f"links, {name}", value, LINKS[name]) for name, value in links.items()}
-    cluster, workers = fitted.cluster, fitted.cluster.num_workers
+    workers, server = fitted.cluster.num_workers, fitted.cluster.server
+    own: dict[str, Any] = {"fitted": ""}
     if {"bandwidth", "latency"} & {*found}:
         rate, latency = found.get("bandwidth", math.inf), found.get("latency", 0.0)
-        own: dict[str, Any] = {"latency_jitter": None, "pull_latency_seconds": None}
         own |= {"bandwidth_bytes_per_second": (rate,) * workers, "latency_seconds": (latency,) * workers}
-        cluster = dataclasses.replace(cluster, fitted="", **own)
-    if "server_bandwidth" in found:
-        server = cluster.server or ParameterServer()
-        server = dataclasses.replace(server, bandwidth_bytes_per_second=found["server_bandwidth"])
-        cluster = dataclasses.replace(cluster, fitted="", server=server)
-    kept = [each for each in fitted.untold if each not in (COMPUTING, NO_BYTES, LATENCY)]
+        own |= {"latency_jitter": None, "pull_latency_seconds": None}
+    if rate := found.get("server_bandwidth"):
+        own["server"] = dataclasses.replace(server or ParameterServer(), bandwidth_bytes_per_second=rate)
+    kept = [each for each in fitted.untold if each not in UNTOLD["links"].values()]
     told = ", ".join(f"{name} {value:.4g} {BASE[LINKS[name]]}" for name, value in found.items())
+    cluster = dataclasses.replace(fitted.cluster, **own)
     return fitted._replace(cluster=cluster, untold=[*kept, f"Links are as told: {told}"])
 
 
 def _check_length(trace: Trace) -> None:
     finished = trace.tasks["worker"][np.isfinite(trace.tasks["push_end"])]
     whole = np.bincount(finished, minlength=trace.num_workers)
-    worker, least = int(whole.argmin()), int(whole.min())
-    if least >= FEWEST:
-        return
-    longer = trace.end_time * FEWEST / max(least, 1)
-    hint = f"a record of about {longer:.2g} s instead of {trace.end_time:.2g} s"
-    found = f"one in which worker {worker} finished {least} tasks"
-    checks.reject("cluster", found, f"a record with at least {FEWEST} tasks of each worker", hint)
+    if (least := whole.min()) < FEWEST:
+        longer = trace.end_time * FEWEST / max(least, 1)
+        hint = f"a record of about {longer:.2g} s instead of {trace.end_time:.2g} s"
+        found = f"one in which worker {whole.argmin()} finished {least} tasks"
+        checks.reject("cluster", found, f"a record with at least {FEWEST} tasks of each worker", hint)
 
 
 def _slowdown(goal: Goal, value: Any) -> Cluster:
@@ -158,9 +141,7 @@ def along(goal: Goal, values: Mapping[str, Any]) -> Cluster:
     Raises:
         ValueError: an axis is unknown, or a value is not possible.
     """
-    for name in values:
-        checks.choice("axis", name, AXES)
-    for name, change in AXES.items():
-        if name in values:
-            goal = dataclasses.replace(goal, cluster=change(goal, values[name]))
+    changes = {name: checks.choice("axis", name, AXES) for name in values}
+    for name in sorted(changes, key=[*AXES].index):
+        goal = dataclasses.replace(goal, cluster=changes[name](goal, values[name]))
     return goal.cluster

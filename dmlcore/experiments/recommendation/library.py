@@ -6,15 +6,16 @@ from typing import Any, NamedTuple
 import optax
 
 from dmlcore import checks
-from dmlcore.experiments.study.space import Space, as_space
+from dmlcore.experiments.study.space import Optimizer, Space, as_space
 from dmlcore.methods import codecs, loads, policies, transport
 from dmlcore.methods.local import local_steps
-from dmlcore.types import Codec, Method, Policy, Transport
+from dmlcore.types import Method, Policy, Transport
 
-Optimizer = Callable[[float], optax.GradientTransformation]
 LEAST_LOAD = 4  # smallest batch size of load rules that follow the workers' speeds, in samples
 KEPT = 0.1, 0.01, 0.03  # share of a gradient's entries that are sent, the largest ones
-BITS = 8, 4  # bits per value of a gradient; parameters are sent as differences with 8 bits per value
+PLAIN_SGD = "DBW", "adaptive load"  # methods that take the learning rate of plain SGD
+BITS = 8, 4  # bits per value of a gradient
+PULL = codecs.difference(codecs.affine(8, stochastic=False))  # of parameters
 
 
 class Scale(NamedTuple):
@@ -49,16 +50,17 @@ def library(scale: Scale) -> dict[str, Space]:
     >>> library(scale)["K-sync"]
     space(k_sync, k=[4, 2, 6, 7, 1])
     """
-    P, rate, alone = scale.workers, scale.together, scale.alone
-    between, balanced = (rate * alone) ** 0.5, "equal_finish_time()"
+    P, rate, alone, seconds = scale.workers, scale.together, scale.alone, scale.task_seconds
+    between, bsp, asp = (rate * alone) ** 0.5, policies.bsp(), policies.asp()
     parts, rounds = _numbers(P // 2, P // 4, 3 * P // 4, P - 1, 1), _numbers(P, P // 2, 2 * P, P // 4, 4 * P)
     inner = dict.fromkeys((rate / 2, between, alone))
     sizes = _numbers(scale.batch_size // 4, scale.batch_size)
+    balanced = "equal_finish_time()"
     by_speed = loads.speed_proportional(least=min(LEAST_LOAD, scale.batch_size))
 
     def hps(bits: int) -> Method:
         pipeline = transport.pipelined(_coded(bits), own_steps=scale.own_steps)
-        return Method(policies.bsp(), load=balanced, transport=pipeline)
+        return Method(bsp, load=balanced, transport=pipeline)
 
     def of(make: Callable[..., Policy | Method], rate: float, **knobs: Iterable[Any]) -> Space:
         return Space(make, {name: tuple(values) for name, values in knobs.items()}, rate, scale.optimizer)
@@ -71,54 +73,43 @@ def library(scale: Scale) -> dict[str, Space]:
 
         return of(make, rate, steps=(8, 2, 32, 4, 16), local_rate=inner)._replace(optimizer=optax.sgd)
 
-    def deadline(tasks: float) -> Policy:
-        return policies.deadline(tasks * scale.task_seconds)
-
-    def adaptive_load(learning_rate: float) -> Policy:
-        return policies.adaptive_load(learning_rate, sizes)
-
-    waiting_for_all = {
+    every = {
+        # All workers are waited for.
         "BSP": of(policies.bsp, rate),
-        "balanced BSP": of(lambda: Method(policies.bsp(), load=balanced), rate),
-        "quantized BSP": of(lambda bits: Method(policies.bsp(), transport=_coded(bits)), rate, bits=BITS),
+        "balanced BSP": of(lambda: Method(bsp, load=balanced), rate),
+        "quantized BSP": of(lambda bits: Method(bsp, transport=_coded(bits)), rate, bits=BITS),
         "H-PS": of(hps, rate / 2, bits=BITS),
-        "local SGD": local(policies.bsp(), 1.0),
-    }
-    waiting_for_some = {
+        "local SGD": local(bsp, 1.0),
+        # Some are.
         "K-sync": of(policies.k_sync, rate, k=parts),
         "K-batch-sync": of(policies.k_batch_sync, rate, k=rounds),
         "Rennala": of(policies.rennala, rate, s=rounds),
-        "deadline": of(deadline, rate, tasks=(1.5, 1.0, 2.5, 4.0)),
+        "deadline": of(lambda tasks: policies.deadline(tasks * seconds), rate, tasks=(1.5, 1.0, 2.5, 4.0)),
         "SSP": of(policies.ssp, rate, staleness=(3, 1, 16, 8, 2, 32)),
         "K-async": of(policies.k_async, between, k=parts),
         "FedBuff": of(policies.fedbuff, between, k=parts),
-    }
-    told_the_rate = {"DBW": of(policies.dbw, rate / 2), "adaptive load": of(adaptive_load, rate / 2)}
-    waiting_for_none = {
+        # As many as training tells.
+        "DBW": of(policies.dbw, rate / 2),
+        "adaptive load": of(lambda learning_rate: policies.adaptive_load(learning_rate, sizes), rate / 2),
+        # None is.
         "ASP": of(policies.asp, alone),
-        "quantized ASP": of(lambda bits: Method(policies.asp(), transport=_coded(bits)), alone, bits=BITS),
-        "sparse ASP": of(
-            lambda fraction: Method(policies.asp(), transport=_sparse(fraction)), alone, fraction=KEPT
-        ),
-        "DBS-SGD": of(lambda: Method(policies.asp(), load=by_speed), alone),
+        "quantized ASP": of(lambda bits: Method(asp, transport=_coded(bits)), alone, bits=BITS),
+        "sparse ASP": of(lambda fraction: Method(asp, transport=_sparse(fraction)), alone, fraction=KEPT),
+        "DBS-SGD": of(lambda: Method(asp, load=by_speed), alone),
         "Ringmaster": of(policies.ringmaster, alone, r=_numbers(P, 2 * P, P // 2, 4 * P)),
         "adaptive sync": of(policies.adaptive_sync, alone, threshold=_numbers(P // 4, 4 * P, P)),
-        "asynchronous local SGD": local(policies.asp(), P**-0.5),
+        "asynchronous local SGD": local(asp, P**-0.5),
     }
-    watching = told_the_rate if scale.optimizer is optax.sgd else {}  # they take the rate of plain SGD
-    return waiting_for_all | waiting_for_some | watching | waiting_for_none
+    own = PLAIN_SGD if scale.optimizer is not optax.sgd else ()
+    return {name: space for name, space in every.items() if name not in own}
 
 
 def _coded(bits: int) -> Transport:
-    return transport.coded(push=codecs.affine(bits), pull=_nearest())
+    return transport.coded(push=codecs.affine(bits), pull=PULL)
 
 
 def _sparse(fraction: float) -> Transport:
-    return transport.coded(push=codecs.error_feedback(codecs.top_k(fraction)), pull=_nearest())
-
-
-def _nearest() -> Codec:
-    return codecs.difference(codecs.affine(8, stochastic=False))
+    return transport.coded(push=codecs.error_feedback(codecs.top_k(fraction)), pull=PULL)
 
 
 def _numbers(*values: int) -> list[int]:
@@ -144,18 +135,16 @@ def chosen(methods: Any, scale: Scale) -> dict[str, Space]:
     ValueError: methods['SSP']: expected one of 'staleness', got 'slack'
     """
     every, start = library(scale), (scale.together * scale.alone) ** 0.5
-    if methods is None:
-        return every
     if not isinstance(methods, Mapping):
-        return {name: checks.choice("methods", name, every) for name in checks.listed("methods", methods)}
+        names = every if methods is None else checks.listed("methods", methods)
+        return {name: checks.choice("methods", name, every) for name in names}
     if not methods:
         checks.fail("methods", methods, "None or at least one method")
-    return {
-        name: _narrowed(name, given, every)
-        if isinstance(given, Mapping)
-        else as_space(name, given)._replace(rate=start)
-        for name, given in methods.items()
-    }
+    found = {}
+    for name, given in methods.items():
+        own = isinstance(given, Mapping)
+        found[name] = _narrowed(name, given, every) if own else as_space(name, given)._replace(rate=start)
+    return found
 
 
 def _narrowed(name: Any, given: Mapping[str, Any], every: Mapping[str, Space]) -> Space:

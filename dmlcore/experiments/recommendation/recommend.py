@@ -1,28 +1,179 @@
-"""`recommend`: the fastest method for a cluster, and the reason."""
+"""`recommend`: the fastest method for a cluster, the reason, and answers for other clusters."""
 
 import dataclasses
+import functools
+import itertools
+import math
 import warnings
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from typing import Any, ClassVar, Self
 
 import optax
+import pandas as pd
 
 from dmlcore import checks
 from dmlcore.cluster import Cluster
 from dmlcore.experiments.comparison import bar
 from dmlcore.experiments.journal import folder_for
-from dmlcore.experiments.recommendation.clusters import ASSUMED_SIZE, as_cluster, with_links
+from dmlcore.experiments.recommendation import reasons
+from dmlcore.experiments.recommendation.clusters import ASSUMED_SIZE, AXES, along, as_cluster, with_links
 from dmlcore.experiments.recommendation.library import Scale, chosen
-from dmlcore.experiments.recommendation.result import Recommendation
 from dmlcore.experiments.study.goal import asked
-from dmlcore.experiments.study.search import FEWEST, FIRST, magnitudes, tune
-from dmlcore.experiments.study.space import Candidates, Space, possible
+from dmlcore.experiments.study.judging import Study
+from dmlcore.experiments.study.search import FEWEST, FIRST, LENGTHS, LONGEST, magnitudes, tune
+from dmlcore.experiments.study.space import Space, Trial, as_space, possible
 from dmlcore.experiments.study.spending import Spending
 from dmlcore.experiments.study.study import answer, begin, place
 from dmlcore.methods.policies import asp, bsp
 from dmlcore.problems.problem import Problem
 from dmlcore.trace.metrics.decision import LOOKS
 from dmlcore.training.loop import EvalParams
+
+ELSEWHERE = "Settings and learning rates were tuned for another cluster"
+SEEDS = 4  # with which methods run on another cluster, to find out how long they take
+MOST = LENGTHS + SEEDS + LOOKS[2]  # runs of each method there
+
+
+@dataclasses.dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class Recommendation(Study):
+    """A study of methods on one cluster, with the reason, and answers for other clusters.
+
+    Args:
+        answers: what was found on the cluster, see `Study`.
+        failed: as for `Study`; empty.
+        tuned: the cluster for which settings and learning rates were tuned.
+        again: cluster, `budget` in seconds -> the recommendation for that cluster, with the other arguments
+            unchanged.
+
+    >>> import dmlcore as dml
+    >>> cluster = dml.Cluster.from_speeds([1000, 1000, 250])
+    >>> problem = dml.problems.linear_regression(num_samples=20, num_features=3)
+    >>> found = dml.recommend(problem, cluster, {"loss": 1.0}, methods=["BSP", "ASP"], trials=3, budget=60,
+    ...                       progress=False)
+    >>> list(found.table.index), found.best.policy
+    (['ASP', 'BSP'], asp())
+    """
+
+    tuned: Cluster
+    again: Callable[..., Self]
+    _drawn_by: ClassVar[str] = "recommendation"
+
+    @functools.cached_property
+    def why(self) -> str:
+        """The reason, in sentences."""
+        known = f"{self.notes[0]}. " if self.answer.runs is None else ""
+        return known + reasons.why(self.answer)
+
+    @property
+    def answer(self) -> Any:
+        """What was found on the cluster."""
+        return self.answers[""]
+
+    @property
+    def cluster(self) -> Cluster:
+        """The cluster of this recommendation: the given one, or the one fitted to a record."""
+        return self.answer.goal.cluster
+
+    def with_cluster(self, cluster: Cluster, *, seeds: Iterable[int] | None = None) -> Self:
+        """Judges the methods on another cluster, with the settings and learning rates of this recommendation.
+
+        Args:
+            cluster: the other cluster, such as `found.cluster.resized(16)`. Methods that it does not support
+                are left out, and the notes say so.
+            seeds: for judging. Default: those of this recommendation.
+
+        Returns:
+            The recommendation for that cluster; nothing is tuned again. This recommendation if the cluster is
+            its own one and there are no `seeds`.
+
+        Raises:
+            ValueError: `cluster` is not a cluster, none of the methods can run on it or reaches the target
+                there, or a seed was used for tuning.
+            KeyboardInterrupt: Ctrl-C was pressed.
+
+        >>> found.with_cluster(found.cluster.resized(16)).best  # doctest: +SKIP
+        """
+        checks.check_kind("cluster", cluster, Cluster)
+        if seeds is None and cluster == self.cluster and self.answer.runs is not None:
+            return self
+        given = self.answer.goal.seeds if seeds is None else seeds
+        judging = checks.several("seeds", given, checks.check_seed)
+        goal = dataclasses.replace(self.answer.goal, cluster=cluster, seeds=judging)
+        if both := self.answer.tuning.intersection(judging):
+            expected = f"seeds that did not tune, unlike {', '.join(map(str, sorted(both)))}"
+            checks.fail("seeds", judging, expected)
+        notes = [*self.answer.notes]
+        fixed = {name: as_space(name, each) for name, each in self.answer.methods.items()}
+        made = possible(fixed, None, goal.check, notes)
+        if not made:
+            checks.fail("cluster", cluster, f"a cluster on which a method can run ({notes[-1]})")
+        notes += [ELSEWHERE] * (cluster != self.tuned)
+        search = begin(goal, made, Spending(MOST, None))
+        search.about = magnitudes(search)[1]
+        search.rung("", map(Trial, made), SEEDS, LONGEST * search.about)
+        found = answer(search, notes)
+        if search.spending.interrupted:
+            raise KeyboardInterrupt
+        found = dataclasses.replace(found, told=self.answer.told.loc[[*made]], tuning=self.answer.tuning)
+        return dataclasses.replace(self, answers={"": found})
+
+    def over(self, *, budget: float | None = None, progress: bool = True, **axes: Any) -> pd.DataFrame:
+        """Returns the best method for every combination of values of one or two axes; see `dml.plot.regimes`.
+
+        Args:
+            budget: seconds of computing per combination, to tune all methods for it. Default: None, use the
+                settings and learning rates of this recommendation, as `with_cluster` does; they suit a
+                cluster less, the more it differs from this one.
+            progress: whether to show a progress bar.
+            **axes: axis -> values. `workers`, the number of workers; `c`, the communication ratio, set by the
+                workers' links; `rho`, the load of the server, set by its processor; `slowdown`, the factor of
+                slow episodes of ten tasks that have a tenth of all tasks (1: none).
+
+        Returns:
+            A frame with one row per combination: the values of the axes; `method`, the best one, or "none" if
+            none reaches the target there, of which a warning tells; `seconds`, its median time; `uncertain`,
+            whether other methods are not clearly slower; `others`, the names of these; and `tuned`, whether
+            the methods were tuned for this combination. After Ctrl-C, the rows that are finished.
+
+        Raises:
+            ValueError: there is no axis or more than two, an axis is unknown, or a value or the budget is not
+                possible.
+            KeyboardInterrupt: Ctrl-C was pressed before the first row was finished.
+
+        >>> found.over(workers=[4, 8, 16], c=[0.1, 1.0])  # doctest: +SKIP
+        """
+        if not 1 <= len(axes) <= 2:
+            checks.fail("axes", [*axes], f"one or two of {', '.join(map(repr, AXES))}")
+        answer_for: Callable[[Cluster], Self] = self.with_cluster
+        if budget is not None:
+            answer_for = functools.partial(self.again, budget=checks.real("budget", budget, above=0))
+        values = {name: checks.listed(name, each) for name, each in axes.items()}
+        cells = [dict(zip(values, each, strict=True)) for each in itertools.product(*values.values())]
+        clusters = [along(self.answer.goal, cell) for cell in cells]  # before anything is run
+        rows: list[tuple[Any, ...]] = []
+        with bar(checks.boolean("progress", progress), len(cells), "cells") as advance:
+            for cell, cluster in zip(cells, clusters, strict=True):
+                try:
+                    found = answer_for(cluster)
+                except KeyboardInterrupt:
+                    if not rows:
+                        raise
+                    finished = f"{len(rows)} of {len(cells)} cells"
+                    warnings.warn(f"interrupted: the frame has {finished}", stacklevel=2)
+                    break
+                except ValueError as error:
+                    warnings.warn(f"{cell}: {error}", stacklevel=2)
+                    told: Any = "none", math.inf, False, ""
+                else:
+                    table, others = found.table, reasons.alike_of(found.table)
+                    told = str(table.index[0]), table["seconds"].iloc[0], bool(others), ", ".join(others)
+                rows.append((*cell.values(), *told))
+                advance(1)
+        columns = [*values, "method", "seconds", "uncertain", "others"]
+        return pd.DataFrame(rows, columns=columns).assign(tuned=budget is not None)
+
+    def __repr__(self) -> str:
+        return f"Recommendation({self.sentences()[0]})"
 
 
 def recommend(
@@ -92,17 +243,14 @@ def recommend(
     ['ASP', 'BSP']
     """
     size = 1 if batch_size is None else batch_size
-    save = folder_for(save)
-    goal = asked(problem, None, target, optimizer, seeds, size, save=save, eval_params=eval_params)
+    goal = asked(problem, target, optimizer, seeds, size, save=folder_for(save), eval_params=eval_params)
     if problem.additive:
         checks.fail("problem", problem, "a problem that is trained by gradients, with a learning rate")
     budget = checks.real("budget", budget, above=0)
-    if trials is not None:
-        checks.integer("trials", trials, low=FEWEST, high=FIRST[-1])
-    if parameter_bytes is not None:
-        problem = problem.with_parameter_bytes(parameter_bytes)
+    trials = trials if trials is None else checks.integer("trials", trials, low=FEWEST, high=FIRST[-1])
     fitted = with_links(as_cluster(cluster, batch_size), links)
     if parameter_bytes is not None:
+        problem = problem.with_parameter_bytes(parameter_bytes)
         fitted.untold.append(f"Messages are those of a model of {problem.parameter_bytes:,} bytes")
     size = batch_size or fitted.batch_size or ASSUMED_SIZE
     goal = dataclasses.replace(goal, problem=problem, cluster=fitted.cluster, batch_size=size)
@@ -110,28 +258,23 @@ def recommend(
     seconds = float((tasks["push_end"] - tasks["pull_start"]).mean())
     scale = Scale(goal.cluster.num_workers, size, seconds, 1.0, 1.0, optimizer, not fitted.real)
 
-    def chosen_at(scale: Scale, left_out: list[str]) -> Candidates:
-        strict = methods is not None  # what the caller named must be possible
-        return possible(chosen(methods, scale), optimizer, goal.check, None if strict else left_out)
-
-    made = chosen_at(scale, [])  # before anything is run
-    path = place(goal, made, {"budget": budget, "trials": trials})
+    notes = [*fitted.untold]
+    # What the caller named must be possible. This is known before anything is run.
+    made = possible(chosen(methods, scale), optimizer, goal.check, [] if methods is None else None)
+    path = place(goal, made, budget=budget, trials=trials)
     scouts = {"BSP at first": Space(bsp, {}), "ASP at first": Space(asp, {})}
     with bar(checks.boolean("progress", progress), None) as advance:
         spending = Spending(None, budget, path, advance=advance)
-        scouting = begin(goal, possible(scouts, optimizer, goal.check), spending)
-        rates, reached = magnitudes(scouting)
+        rates, reached = magnitudes(begin(goal, possible(scouts, optimizer, goal.check), spending))
         together, alone = (rates[name] for name in scouts)
-        notes = [*fitted.untold]
-        made = chosen_at(scale._replace(together=together, alone=alone), notes)
+        spaces = chosen(methods, scale._replace(together=together, alone=alone))
+        made = possible(spaces, optimizer, goal.check, notes if methods is None else None)
         search = begin(goal, made, spending, reached)
-        found = answer(search, tune(search, trials), notes)
-    if found.interrupted:
+        tune(search, trials)
+        found = answer(search, notes)
+    if spending.interrupted:
         warnings.warn(found.notes[0], stacklevel=2)
-
-    def again(cluster: Cluster, budget: float) -> Recommendation:
-        same: Any = {"trials": trials, "methods": methods, "optimizer": optimizer, "save": save}
-        same |= {"seeds": goal.seeds, "batch_size": batch_size, "progress": False, "eval_params": eval_params}
-        return recommend(problem, cluster, target, budget=budget, **same)
-
+    same: Any = {"target": target, "trials": trials, "methods": methods, "optimizer": optimizer, "save": save}
+    same |= {"seeds": goal.seeds, "batch_size": batch_size, "progress": False, "eval_params": eval_params}
+    again = functools.partial(recommend, problem, **same)
     return Recommendation({"": found}, tuned=goal.cluster, again=again)

@@ -1,7 +1,7 @@
 """What a study is asked, a target of a problem on a cluster, and the runs that answer it."""
 
-from __future__ import annotations
-
+import contextlib
+import functools
 import hashlib
 import json
 import math
@@ -29,28 +29,29 @@ from dmlcore.problems.problem import Problem
 from dmlcore.trace import Trace
 from dmlcore.training import identity, pacing
 from dmlcore.training.evaluation import is_accuracy
-from dmlcore.training.identity import check_once
 from dmlcore.types import Method
 
+TUNING = 1000  # the first seed of the search; judging seeds are left out
 ROUNDS = 200  # rounds of BSP in the simulation that measures a cluster
 GRID = 32  # about how many evaluations until the target, before it is resolved
 UNTRAINED = ".*no update within"  # the table says that the target was not reached
+Seeds = Mapping[str, Sequence[int]]  # by the name of a method
 
 
 class Outcome(NamedTuple):
-    """The outcome of a run; `seconds`, `samples` and `nbytes` are inf if it did not reach the target.
+    """The outcome of a run; `seconds`, `samples` and `bytes` are inf if it did not reach the target.
 
     Args:
         seconds: time of the cluster until the target.
         last: last value of the metric, negated if large values are good; inf: the run diverged.
         samples: samples computed until the target.
-        nbytes: bytes sent until the target.
+        bytes: bytes sent until the target.
     """
 
     seconds: float
     last: float
     samples: float
-    nbytes: float
+    bytes: float
 
 
 @dataclass(frozen=True)
@@ -87,15 +88,20 @@ class Goal:
         """1 if small values of the metric are good, else -1."""
         return -1 if is_accuracy(self.metric) else 1
 
+    @functools.cached_property
+    def tuning(self) -> list[int]:
+        """The seeds of the search, which do not judge."""
+        return [s for s in range(TUNING, TUNING + 2**12 + len(self.seeds)) if s not in self.seeds]
+
     def __str__(self) -> str:
         return f"{self.metric} {self.target:.4g}"
 
-    def check(self, method: Method) -> RunSpec:
+    def check(self, method: Method, **options: Any) -> RunSpec:
         """Returns what a run of a method is; ValueError if the problem or the cluster does not support it."""
         if method.optimizer is not None:
             check_eval_params(self.eval_params, method.optimizer, self.problem)
-        options: Any = {"batch_size": self.batch_size, "eval_params": self.eval_params}
-        return run_spec(self.problem, method, self.cluster, updates=1, **options)
+        given: Any = {"batch_size": self.batch_size, "eval_params": self.eval_params}
+        return run_spec(self.problem, method, self.cluster, **given, **(options or {"updates": 1}))
 
     def identity(self, method: Method) -> str:
         """Returns a text that tells a method from others, as the journal does."""
@@ -103,10 +109,9 @@ class Goal:
         problem = spec.steps_of(self.problem)
         return json.dumps(described(spec, problem, method.optimizer, self.eval_params), sort_keys=True)
 
-    def timeline(self, method: Method, *, seed: int = 0, **stop: Any) -> Trace:
-        """Returns the trace of a method until `updates` or `seconds`."""
-        options: Any = {"batch_size": self.batch_size, "seed": seed, **stop}
-        spec = run_spec(self.problem, method, self.cluster, **options)
+    def timeline(self, method: Method, **options: Any) -> Trace:
+        """Returns the trace of a method until `updates` or `seconds`, with a `seed`."""
+        spec = self.check(method, **options)
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", UNTRAINED)
             return timeline(self.problem, spec, method.optimizer, resolve("simulate"))
@@ -117,13 +122,10 @@ class Goal:
         Programs differ between releases of JAX, so numbers tell what is asked: the data, the metrics of the
         initial parameters, and the first updates of optimizers. `about` has further JSON values.
         """
-        told = {
-            **identity.told(self.problem),
-            "start": identity.once(self.problem, f"start, {jax.dtypes.canonicalize_dtype(float)}", _start),
-            "target": str(self),
-            "methods": {name: self._told(method) for name, method in methods.items()},
-            "about": about,
-        }
+        told: dict[str, Any] = {**identity.told(self.problem), "target": str(self), "about": about}
+        told["methods"] = {name: self._told(method) for name, method in methods.items()}
+        real = jax.dtypes.canonicalize_dtype(float)
+        told["start"] = sorted(identity.once(self.problem, f"start, {real}", _metrics).items())
         return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()[:16]
 
     def _told(self, method: Method) -> dict[str, Any]:
@@ -133,20 +135,18 @@ class Goal:
             told["tensor_sizes"] = [*map(math.prod, spec.tensor_shapes)]
         rules = method.optimizer, getattr(method.local, "optimizer", None)
         told["updates"] = [_updates(rule) for rule in rules if rule is not None]
-        return told if self.eval_params is None else told | {"judged": self._judged(method.optimizer)}
-
-    def _judged(self, optimizer: Any) -> list[str]:
-        """Returns, in four digits, the metrics of what is evaluated after an update with the parameters."""
-        params = self.problem.init(jax.random.key(0))
-        updates, state = pacing.updated(optimizer.update, params, optimizer.init(params), params)
-        judged = self.eval_params(state, optax.apply_updates(params, updates))
-        return [*map(_digits, self.problem.evaluate(judged, self.problem.eval_data).values())]
+        if self.eval_params is not None:  # the metrics after an update with the parameters as its gradient
+            params, optimizer = self.problem.init(jax.random.key(0)), method.optimizer
+            updates, state = pacing.updated(optimizer.update, params, optimizer.init(params), params)
+            judged = self.eval_params(state, optax.apply_updates(params, updates))
+            told["judged"] = [*_metrics(self.problem, judged).values()]
+        return told
 
     def rounds(self) -> Trace:
         """Returns the trace of the first rounds of BSP."""
         return self.timeline(Method(bsp()), updates=ROUNDS)
 
-    def grid(self, method: Method, seconds: float, seed: int) -> int:
+    def grid(self, method: Method, seconds: float) -> int:
         """Returns the updates between two evaluations of a run that takes about `seconds` to the target.
 
         It is odd, so that it sees what comes back with every second or eighth update. For a method that
@@ -155,18 +155,12 @@ class Goal:
         counted = Method(bsp()) if method.policy.on_observation is not None else method
         key = str(counted._replace(optimizer=None)), seconds
         if key not in self._grids:
-            made = len(self.timeline(counted, seconds=seconds, seed=seed).updates)
+            made = len(self.timeline(counted, seconds=seconds, seed=self.tuning[0]).updates)
             self._grids[key] = max(1, 2 ** int(math.log2(max(made / GRID, 1))) - 1)
         return self._grids[key]
 
     def runs(
-        self,
-        methods: Mapping[str, Method],
-        seeds: Mapping[str, Sequence[int]],
-        seconds: float,
-        about: float,
-        seed: int,
-        resolve: bool = True,
+        self, methods: Mapping[str, Method], seeds: Seeds, seconds: float, about: float, resolve: bool = True
     ) -> tuple[pd.DataFrame | None, bool]:
         """Returns histories until the target, None if no run is finished, and whether Ctrl-C was pressed.
 
@@ -175,28 +169,23 @@ class Goal:
             seeds: name -> seeds of its runs.
             seconds: longest run, in cluster time.
             about: cluster time in which a good run reaches the target.
-            seed: of the simulation that counts a method's updates.
             resolve: whether to find the first of all updates that reaches the target, as `compare` does.
         """
-        options: Any = {"until": {self.metric: self.target}, "seconds": seconds, "resolve": resolve}
-        options |= {"batch_size": self.batch_size, "save": self.save, "executor": self.executor}
-        options["eval_params"] = self.eval_params
+        options: Any = {"problem": self.problem, "cluster": self.cluster, "optimizer": None}
+        options |= {"until": {self.metric: self.target}, "seconds": seconds, "batch_size": self.batch_size}
+        options |= {"save": self.save, "executor": self.executor, "eval_params": self.eval_params}
         together: dict[tuple[int, tuple[int, ...]], dict[str, Method]] = {}
         parts: list[pd.DataFrame] = []
-        stopped = False
-        try:
+        stopped = True  # until all runs are made
+        with warnings.catch_warnings(), contextlib.suppress(KeyboardInterrupt):
+            warnings.filterwarnings("ignore", f"interrupted|{UNTRAINED}")
             for name, method in methods.items():
-                together.setdefault((self.grid(method, about, seed), tuple(seeds[name])), {})[name] = method
-            with warnings.catch_warnings():
-                warnings.filterwarnings("ignore", "interrupted")
-                warnings.filterwarnings("ignore", UNTRAINED)
-                for (every, some), each in together.items():
-                    given: Any = each, self.problem, self.cluster, None
-                    parts.append(compare(*given, seeds=some, eval_every=every, **options))
-                    if stopped := parts[-1].attrs["interrupted"]:
-                        break
-        except KeyboardInterrupt:
-            stopped = True
+                together.setdefault((self.grid(method, about), tuple(seeds[name])), {})[name] = method
+            for (every, some), each in together.items():
+                parts.append(compare(each, seeds=some, eval_every=every, resolve=resolve, **options))
+                if parts[-1].attrs["interrupted"]:
+                    raise KeyboardInterrupt
+            stopped = False
         return (pd.concat(parts, ignore_index=True) if parts else None), stopped
 
     def measured(self, runs: pd.DataFrame) -> pd.DataFrame:
@@ -204,29 +193,26 @@ class Goal:
         ended = runs.groupby(["method", "seed"]).nth(-1).set_index(["method", "seed"]).sort_index()
         last = (self.sign * ended[self.metric]).where(np.isfinite(ended[self.metric]), math.inf)
         reached = last <= self.sign * self.target  # runs end with the first update that does
-        columns = {"seconds": "time", "samples": "assigned_samples", "nbytes": "bytes"}
-        found = {name: ended[column].where(reached, math.inf) for name, column in columns.items()}
-        return pd.DataFrame(found | {"last": last})[[*Outcome._fields]]
+        costs = ended[["time", "assigned_samples", "bytes"]].where(reached, math.inf)
+        return costs.set_axis(["seconds", "samples", "bytes"], axis=1).assign(last=last)[[*Outcome._fields]]
 
 
-def asked(
-    problem: Any, cluster: Any, target: Any, optimizer: Any, seeds: Any, batch_size: Any, **more: Any
-) -> Goal:
+def asked(problem: Any, target: Any, optimizer: Any, seeds: Any, batch_size: Any, **more: Any) -> Goal:
     """Checks what a study is asked, apart from the cluster, and returns it; `more` has further fields."""
-    check_once(problem)
+    identity.check_once(problem)
     if not isinstance(target, Mapping) or len(target) != 1:
         checks.fail("target", target, "a mapping of one metric to its value, such as {'loss': 0.1}")
     ((metric, value),) = check_until(target, problem, "target").items()
     check_factory(optimizer)
     checks.integer("batch_size", batch_size, low=1)
-    judging = checks.several("seeds", seeds, checks.check_seed)
-    return Goal(problem, cluster, metric, value, batch_size, judging, **more)
+    given: Any = problem, None, metric, value, batch_size, checks.several("seeds", seeds, checks.check_seed)
+    return Goal(*given, **more)
 
 
-def _start(problem: Problem) -> list[tuple[str, str]]:
-    """Returns the metrics of the initial parameters, in four digits."""
-    start = problem.evaluate(problem.init(jax.random.key(0)), problem.eval_data)
-    return sorted((name, _digits(value)) for name, value in start.items())
+def _metrics(problem: Problem, params: Any = None) -> dict[str, str]:
+    """Returns the metrics of parameters, by default of the initial ones, in four digits."""
+    params = problem.init(jax.random.key(0)) if params is None else params
+    return {name: _digits(value) for name, value in problem.evaluate(params, problem.eval_data).items()}
 
 
 def _digits(value: Any) -> str:

@@ -7,13 +7,11 @@ Source: Karnin et al. 2013, "Almost optimal exploration in multi-armed bandits",
 and Talwalkar 2016.
 """
 
-from __future__ import annotations
-
 import collections
 import contextlib
 import math
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
@@ -21,7 +19,7 @@ import numpy as np
 
 from dmlcore import checks
 from dmlcore.experiments.study.goal import Goal, Outcome
-from dmlcore.experiments.study.space import Candidate, Candidates, Trial
+from dmlcore.experiments.study.space import Candidate, Candidates, Trial, as_json
 from dmlcore.experiments.study.spending import Spending
 from dmlcore.methods.policies import bsp
 from dmlcore.types import Method
@@ -44,7 +42,6 @@ FIRST = [1, 3, *(6 * 2**power for power in range(8))]  # possible numbers of tri
 PART = 0.6  # part of a search's budget for the rungs of all methods; the rest is for those that lead
 WHOLE = 1.4  # runs of a search of all methods, over those before the leading ones go on
 CORES = 0.8  # fraction of the cores that runs use on average
-
 Pair = tuple[Trial, int]  # a trial and a seed
 
 
@@ -60,7 +57,7 @@ class Search:
         reserve: runs of each method that the search leaves for judging.
         about: cluster time in which a good run reaches the target; 0: not known yet.
         found: outcomes by trial and seed.
-        recalled: whether these are not of runs, but of the record of an earlier search.
+        whole: whether the budget was large enough for all of the search.
     """
 
     goal: Goal
@@ -70,7 +67,7 @@ class Search:
     reserve: int
     about: float = 0.0
     found: dict[Trial, dict[int, Outcome]] = field(default_factory=dict)
-    recalled: bool = False
+    whole: bool = True
 
     def of(self, name: str) -> list[Trial]:
         """Returns the trials of a method, the best one first."""
@@ -99,14 +96,17 @@ class Search:
         seconds = self.seconds()
         return [name for name, own in seconds.items() if own <= within * min(seconds.values()) < math.inf]
 
+    def tuned(self) -> frozenset[int]:
+        """Returns the seeds of the trials."""
+        return frozenset().union(*self.found.values())
+
     def outcomes(self, pairs: Sequence[Pair], seconds: float) -> dict[Pair, Outcome]:
         """Makes runs of trials; after Ctrl-C, those that are finished."""
         names = {str(trial): trial for trial, _ in pairs}
         methods = {name: self.candidates[trial.method].method(trial) for name, trial in names.items()}
         seeds = {name: [seed for other, seed in pairs if other == trial] for name, trial in names.items()}
         # A coarse grid, the same for all rates of a method, finds its best one, too, in a third of the time.
-        grid = self.about or seconds, self.seeds[0]
-        runs, stopped = self.goal.runs(methods, seeds, seconds, *grid, resolve=False)
+        runs, stopped = self.goal.runs(methods, seeds, seconds, self.about or seconds, resolve=False)
         self.spending.interrupted |= stopped
         if runs is None:
             return {}
@@ -144,73 +144,66 @@ class Search:
         return whole
 
 
-def tune(search: Search, first: int | None = None) -> bool:
-    """Searches the best settings of all methods.
+def tune(search: Search, first: int | None = None) -> None:
+    """Searches the best settings of all methods, until the budget ends or Ctrl-C is pressed.
 
     Args:
         search: to which the outcomes are added; if it knows the time of a good run, rates are known, too.
         first: trials of each method in the first rung. None: as many as the budget allows.
 
-    Returns:
-        Whether the budget was large enough for all of it, and Ctrl-C was not pressed.
-
     Raises:
         ValueError: no method reaches the target.
     """
-    spending = search.spending
-    rates = {name: each.space.rate or 1.0 for name, each in search.candidates.items()}
+    spending, rates = search.spending, {name: each.start for name, each in search.candidates.items()}
     try:
         if not search.about:
             rates, search.about = magnitudes(search, max(1, (spending.room() - search.reserve) // 3))
         halve(search, rates, first or spending.once("first", lambda: affordable(search)))
-        return not spending.interrupted and improve(search)
+        search.whole = not spending.interrupted and improve(search)
     except KeyboardInterrupt:
         spending.interrupted = True
-        return False
 
 
 def question(search: Search) -> str:
     """Returns a text that tells a search from others: what is asked, methods, knobs, where rates begin."""
-    each = search.candidates.items()
-    firsts = {name: own.method(Trial(name, own.settings[0], own.space.rate or 1.0)) for name, own in each}
-    spaces = {name: (own.told_values(), own.space.rate) for name, own in each}
+    firsts, spaces = dict[str, Method](), dict[str, Any]()
+    for name, each in search.candidates.items():
+        firsts[name] = each.method(Trial(name, each.settings[0], each.start))
+        spaces[name] = {k: [*map(as_json, v)] for k, v in each.space.knobs.items()}, each.space.rate
     return search.goal.key(firsts, spaces)
 
 
-def recorded(search: Search, whole: bool) -> dict[str, Any]:
+def recorded(search: Search) -> dict[str, Any]:
     """Returns what a search has found, by its question, as JSON values for `recalled`."""
     best = {}
     for name, trial in search.best().items():
         _, *reached = search.rank(trial)
-        best[name] = search.candidates[name].told_knobs(trial), trial.rate, *map(str, reached)
-    seeds = sorted({seed for outcomes in search.found.values() for seed in outcomes})
-    return {question(search): {"about": search.about, "seeds": seeds, "whole": whole, "best": best}}
+        knobs = {k: as_json(v) for k, v in search.candidates[name].knobs(trial.setting).items()}
+        best[name] = knobs, trial.rate, *map(str, reached)
+    known = {"about": search.about, "seeds": sorted(search.tuned()), "whole": search.whole, "best": best}
+    return {question(search): known}
 
 
-def recalled(search: Search, record: Mapping[str, Any]) -> bool:
+def recalled(search: Search, settings: Mapping[str, Any]) -> bool:
     """Puts the best trials of an earlier search of the same question in place of a search.
 
     Args:
         search: has no outcomes yet.
-        record: of `recorded`.
+        settings: of `recorded`, by question.
 
     Returns:
-        Whether the record has all methods, with settings that can be made here.
+        Whether there is a record with all methods, whose settings can be made here.
     """
+    record: Any = settings.get(question(search))
     found: dict[Trial, dict[int, Outcome]] = {}
-    about = 0.0
-    with contextlib.suppress(AttributeError, KeyError, TypeError, ValueError):  # it is none
-        for name, (knobs, rate, *reached) in record["best"].items():
-            trial = search.candidates[name].trial(knobs, rate)
-            seconds, last = map(float, reached)
-            if trial is not None:
-                outcome = Outcome(seconds, last, math.nan, math.nan)
-                found[trial] = dict.fromkeys(record["seeds"], outcome)
-        about = float(record["about"])
-    search.recalled = {trial.method for trial in found} == {*search.candidates}
-    if search.recalled:
-        search.about, search.found = about, found
-    return search.recalled
+    with contextlib.suppress(Exception):  # there is none, it is damaged, or `make` fails in any way
+        for name, candidate in search.candidates.items():
+            knobs, rate, seconds, last = record["best"][name]
+            outcome = Outcome(float(seconds), float(last), math.nan, math.nan)
+            found[candidate.trial(knobs, rate)] = dict.fromkeys(record["seeds"], outcome)
+        search.about, search.whole = float(record["about"]), bool(record["whole"])
+        search.found = found
+    return bool(search.found)
 
 
 def magnitudes(search: Search, most: int = len(MAGNITUDES)) -> tuple[dict[str, float], float]:
@@ -231,15 +224,13 @@ def magnitudes(search: Search, most: int = len(MAGNITUDES)) -> tuple[dict[str, f
     """
     goal, spending, seed = search.goal, search.spending, search.seeds[0]
     own = MAGNITUDES[max(0, 5 - (most + 1) // 2) :][:most]  # the likeliest
-    rates: dict[str, list[Any]] = {
-        name: own if each.rated and not each.space.rate else [each.space.rate if each.rated else None]
-        for name, each in search.candidates.items()
-    }
+    trials: dict[str, list[Trial]] = {}
+    for name, each in search.candidates.items():
+        rates = [None] if not each.rated else [each.space.rate] if each.space.rate else own
+        trials[name] = [Trial(name, each.settings[0], rate) for rate in rates]
     for number in range(LENGTHS):
-        firsts = {name: search.candidates[name].settings[0] for name in rates}
-        trials = [Trial(name, firsts[name], rate) for name, several in rates.items() for rate in several]
         seconds = goal.timeline(Method(bsp()), updates=FIRST_ROUNDS * 2**number, seed=seed).end_time
-        made = search.outcomes([(trial, seed) for trial in trials], seconds)
+        made = search.outcomes([(trial, seed) for each in trials.values() for trial in each], seconds)
         if spending.interrupted:
             raise KeyboardInterrupt
         best: dict[str, tuple[Trial, Outcome]] = {}
@@ -250,9 +241,9 @@ def magnitudes(search: Search, most: int = len(MAGNITUDES)) -> tuple[dict[str, f
             break
         for name, (trial, _) in best.items():
             if trial.rate and not search.candidates[name].space.rate:
-                rates[name] = [trial.rate * each for each in AROUND]
+                trials[name] = [trial._replace(rate=trial.rate * factor) for factor in AROUND]
         over = spending.once(f"length {number}", lambda: spending.left() < 0)
-        if over or number == LENGTHS - 1 or spending.room() < max(map(len, rates.values())) + LEAST:
+        if over or number == LENGTHS - 1 or spending.room() < max(map(len, trials.values())) + LEAST:
             fail_to_reach(goal, {name: run.last for name, (_, run) in best.items()}, seconds)
     return {name: trial.rate or 1.0 for name, (trial, _) in best.items()}, reached
 
@@ -364,7 +355,7 @@ def improve(search: Search) -> bool:
     """
     count = max(map(len, search.found.values()))
     for step in range(STEPS):
-        near = [[*_nearby(search, name)] for name in search.leading(RACING)]
+        near = [_nearby(search, name) for name in search.leading(RACING)]
         # The same number for all, so that many knobs of one method do not stop the others.
         tried = ([trial for each in near for trial in each[:most]] for most in (8, 4, 2, 1))
         if not any(search.rung(f"step {step}, {len(t)}", t, count, search.longest()) for t in tried):
@@ -379,13 +370,11 @@ def improve(search: Search) -> bool:
     return True
 
 
-def _nearby(search: Search, name: str) -> Iterator[Trial]:
-    ranked = search.of(name)
-    best = ranked[0]
-    for trial in neighbours(best, ranked, FARTHEST):
-        if abs(math.log(trial.rate / best.rate)) > math.log(CLOSEST):  # type: ignore[operator]
-            yield trial
-    yield from search.candidates[name].beside(best)
+def _nearby(search: Search, name: str) -> list[Trial]:
+    best, *_ = ranked = search.of(name)
+    rates: Any = neighbours(best, ranked, FARTHEST)
+    apart = [each for each in rates if abs(math.log(each.rate / best.rate)) > math.log(CLOSEST)]
+    return [*apart, *search.candidates[name].beside(best)]
 
 
 def fail_to_reach(goal: Goal, last: Mapping[str, float], seconds: float) -> NoReturn:

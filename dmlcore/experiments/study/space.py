@@ -1,9 +1,7 @@
 """Methods with knobs: what a study may change of a method, and how it makes the method of a trial."""
 
-from __future__ import annotations
-
+import functools
 import inspect
-import itertools
 import numbers
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -44,8 +42,7 @@ class Space(NamedTuple):
         Returns:
             The place of each knob's value, one tuple for each combination.
         """
-        every = itertools.product(*(range(len(values)) for values in self.knobs.values()))
-        return sorted(every, key=sum)
+        return sorted(np.ndindex(*map(len, self.knobs.values())), key=sum)
 
     def __repr__(self) -> str:
         knobs = "".join(f", {name}={[*values]}" for name, values in self.knobs.items())
@@ -124,11 +121,11 @@ class Candidate:
 
     def __init__(self, name: str, space: Space, optimizer: Optimizer | None, check: Check):
         self.name, self.space, self._check = name, space, check
-        self._optimizer = space.optimizer or optimizer
+        self._optimizer, self.start = space.optimizer or optimizer, space.rate or 1.0
         self._told_rate = RATE in inspect.signature(space.make).parameters and RATE not in space.knobs
         self.values = {knob: [*values] for knob, values in space.knobs.items()}  # grows at its ends
-        self._known: dict[Any, Method] = {}  # the same parts at all rates, so that runs share timelines
-        brought = {self._made(each, space.rate or 1.0).optimizer is not None for each in space.settings()}
+        self._known = functools.cache(self._make)  # the same at all rates, so that runs share timelines
+        brought = {self._made(each, self.start).optimizer is not None for each in space.settings()}
         if len(brought) > 1:
             checks.fail(f"methods[{name!r}]", space, "an optimizer of its own in all settings or in none")
         if self._told_rate and self._optimizer is None:
@@ -138,25 +135,24 @@ class Candidate:
         self.settings = [setting for setting, error in why.items() if error is None]
         self.why = [error for error in why.values() if error is not None]
 
-    def _knobs(self, setting: Sequence[int]) -> dict[str, Any]:
+    def knobs(self, setting: Sequence[int]) -> dict[str, Any]:
+        """Returns the values of the knobs in a setting."""
         return {knob: self.values[knob][place] for knob, place in zip(self.values, setting, strict=True)}
 
-    def _made(self, setting: Sequence[int], rate: float | None) -> Method:
-        key = *setting, rate if self._told_rate else None
-        if key in self._known:
-            return self._known[key]
-        knobs = self._knobs(setting) | ({RATE: rate} if self._told_rate else {})
+    def _made(self, setting: tuple[int, ...], rate: float | None) -> Method:
+        return self._known(setting, **({RATE: rate} if self._told_rate else {}))
+
+    def _make(self, setting: tuple[int, ...], **told: float | None) -> Method:
         argument = f"methods[{self.name!r}]"
         try:
             with checks.within(argument):
-                made = self.space.make(**knobs)
+                made = self.space.make(**self.knobs(setting), **told)
         except TypeError as error:
             given = f"{checks.shown(self.space.make)}, which raised TypeError: {error}"
             raise ValueError(checks.message(argument, given, EXPECTED)) from error
         if not isinstance(made, Policy | Method):
             checks.fail(argument, made, f"{EXPECTED} that returns one of them")
-        self._known[key] = made if isinstance(made, Method) else Method(made)
-        return self._known[key]
+        return made if isinstance(made, Method) else Method(made)
 
     def method(self, trial: Trial) -> Method:
         """Returns the method of a trial, with an optimizer."""
@@ -166,34 +162,25 @@ class Candidate:
         own = self._optimizer(trial.rate) if self._optimizer and trial.rate else optax.identity()
         return made._replace(optimizer=own)
 
-    def told_knobs(self, trial: Trial) -> dict[str, Any]:
-        """Returns the knobs of a trial as JSON values: numbers, and other values as text."""
-        return {knob: _told(value) for knob, value in self._knobs(trial.setting).items()}
-
-    def told_values(self) -> dict[str, list[Any]]:
-        """Returns the values of the knobs as they were given, as JSON values."""
-        return {knob: [_told(value) for value in values] for knob, values in self.space.knobs.items()}
-
-    def trial(self, knobs: Mapping[str, Any], rate: float | None) -> Trial | None:
-        """Returns the trial with these knobs, as `told_knobs` tells them; None if it cannot be made here."""
-        if {*knobs} != {*self.values} or (rate is not None) != self.rated:
-            return None
+    def trial(self, knobs: Mapping[str, Any], rate: float | None) -> Trial:
+        """Returns the trial with these knobs, as JSON values; fails if it cannot be made here."""
         for knob, told in knobs.items():
-            if told not in map(_told, self.values[knob]):
+            if told not in map(as_json, self.values[knob]):
                 self.values[knob].append(told)  # a search had gone on beyond the end
-        setting = tuple([*map(_told, own)].index(knobs[knob]) for knob, own in self.values.items())
-        return None if self._refusal(setting) else Trial(self.name, setting, rate)
+        setting = tuple([*map(as_json, own)].index(knobs[knob]) for knob, own in self.values.items())
+        self._check(self.method(Trial(self.name, setting, rate)))
+        return Trial(self.name, setting, rate)
 
     def _refusal(self, setting: tuple[int, ...]) -> Exception | None:
         try:
-            self._check(self.method(Trial(self.name, setting, self.space.rate or 1.0)))
+            self._check(self.method(Trial(self.name, setting, self.start)))
         except Exception as error:  # a function may fail in any way at a value that the caller did not give
             return error
         return None
 
     def told(self, trial: Trial) -> str:
         """Returns the setting of a trial as text."""
-        found = self._knobs(trial.setting).items()
+        found = self.knobs(trial.setting).items()
         return ", ".join(f"{k} = {v:.3g}" if isinstance(v, float) else f"{k} = {v}" for k, v in found)
 
     def beside(self, trial: Trial) -> Iterator[Trial]:
@@ -204,9 +191,7 @@ class Candidate:
         for number, knob in enumerate(self.values):
             for place in self._next(knob, trial.setting[number]):
                 other = (*trial.setting[:number], place, *trial.setting[number + 1 :])
-                if other not in self.settings and self._refusal(other) is None:
-                    self.settings.append(other)
-                if other in self.settings:
+                if self._refusal(other) is None:
                     yield trial._replace(setting=other)
 
     def _next(self, knob: str, place: int) -> list[int]:
@@ -225,7 +210,8 @@ class Candidate:
         return near
 
 
-def _told(value: Any) -> Any:
+def as_json(value: Any) -> Any:
+    """Returns the value of a knob as a JSON value: numbers as they are, and others as text."""
     value = value.item() if isinstance(value, np.generic) else value
     return value if isinstance(value, int | float | None) else str(value)
 
@@ -245,14 +231,13 @@ def possible(
         left_out: receives a note on each method of which no setting is supported. None: all must be.
     """
     found = {name: Candidate(name, each, optimizer, check) for name, each in spaces.items()}
-    for name, each in [*found.items()]:
+    for name, each in found.items():
         if each.why and left_out is None:
             with checks.within(f"methods[{name!r}]"):
                 raise each.why[0]
         elif not each.settings and left_out is not None:
             left_out.append(f"{name} is left out ({each.why[-1]})")
-            del found[name]
-    return found
+    return {name: each for name, each in found.items() if each.settings}
 
 
 def as_space(name: Any, given: Any) -> Space:

@@ -1,7 +1,5 @@
 """What a study may spend, and what it has decided so far, so that the same call goes on and decides alike."""
 
-from __future__ import annotations
-
 import collections
 import contextlib
 import json

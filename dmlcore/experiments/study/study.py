@@ -1,10 +1,7 @@
 """`study`: which method reaches a target first, each at its best settings, by how much, and how sure."""
 
-from __future__ import annotations
-
 import dataclasses
 import functools
-import itertools
 import math
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -20,17 +17,8 @@ from dmlcore.cluster import Cluster
 from dmlcore.experiments.comparison import bar
 from dmlcore.experiments.journal import Journal, folder_for
 from dmlcore.experiments.study.goal import Goal, Outcome, asked
-from dmlcore.experiments.study.judging import judge
-from dmlcore.experiments.study.result import Answer, Study
-from dmlcore.experiments.study.search import (
-    LONGEST,
-    Search,
-    fail_to_reach,
-    question,
-    recalled,
-    recorded,
-    tune,
-)
+from dmlcore.experiments.study.judging import Answer, Study, judge
+from dmlcore.experiments.study.search import LONGEST, Search, fail_to_reach, recalled, tune
 from dmlcore.experiments.study.space import Candidates, Space, Trial, as_space, possible
 from dmlcore.experiments.study.spending import Spending, check_budget
 from dmlcore.problems.problem import Problem
@@ -38,7 +26,6 @@ from dmlcore.trace.metrics.decision import LOOKS
 from dmlcore.training.loop import EvalParams
 from dmlcore.types import Method, Policy
 
-TUNING = 1000  # the first seed of the search; judging seeds are left out
 CUT = "The budget ended before the leading methods were tuned to the end; a larger one may rank them anew"
 
 
@@ -114,14 +101,15 @@ def study(
     """
     options: Any = {"all_seeds": checks.boolean("all_seeds", all_seeds), "save": folder_for(save)}
     options |= {"executor": checks.one_of("threads", "ray")("executor", executor), "eval_params": eval_params}
-    goal = asked(problem, None, target, optimizer, seeds, batch_size, **options)
+    goal = asked(problem, target, optimizer, seeds, batch_size, **options)
     spaces, (runs, seconds) = named(methods), check_budget(budget)
+    seconds = seconds and seconds * len(spaces)  # of all methods together
     if all_seeds and not (runs and runs > len(goal.seeds)):
         checks.fail("budget", budget, f"more runs than the {len(goal.seeds)} seeds (with all_seeds=True)")
     if not isinstance(settings, Mapping | None):
         checks.fail("settings", settings, "the `settings` of an earlier study")
     several = isinstance(cluster, Mapping)
-    clusters: Mapping[str, Cluster] = cluster if isinstance(cluster, Mapping) else {"": cluster}
+    clusters: Any = cluster if several else {"": cluster}
     if not clusters:
         checks.fail("cluster", cluster, "a Cluster, or a mapping of at least one name to one")
     goals: dict[str, tuple[Goal, Candidates]] = {}
@@ -134,14 +122,13 @@ def study(
     answers, failed = dict[str, Answer](), dict[str, ValueError]()
     with bar(checks.boolean("progress", progress), None) as advance:
         for name, (goal, made) in goals.items():
-            path = place(goal, made, {"budget": budget})
-            total = seconds and seconds * len(spaces)
-            spending = Spending(runs, total, None if runs else path, advance=advance)
+            path = place(goal, made, budget=budget)
+            spending = Spending(runs, seconds, None if runs else path, advance=advance)
             try:
                 search = begin(goal, made, spending)
-                earlier = settings.get(question(search)) if settings else None
-                known = earlier is not None and recalled(search, earlier)
-                answers[name] = answer(search, bool(earlier["whole"]) if known else tune(search))
+                if not (settings and recalled(search, settings)):
+                    tune(search)
+                answers[name] = answer(search)
             except KeyboardInterrupt:
                 if not answers:
                     raise
@@ -168,21 +155,18 @@ def named(methods: Any) -> dict[str, Space]:
     >>> [*named([dml.bsp(), dml.ssp(3)])]
     ['bsp()', 'ssp(staleness=3)']
     """
-    if isinstance(methods, Mapping):
-        pairs = [*methods.items()]
-    elif isinstance(methods, Sequence) and not isinstance(methods, str | Policy | Method | Space):
-        pairs = [(str(given), given) for given in methods]
-    else:
-        pairs = []
-    if not pairs:
+    by_name = methods
+    if isinstance(methods, Sequence) and not isinstance(methods, str | Policy | Method | Space):
+        by_name = {str(given): given for given in methods}
+        if len(by_name) < len(methods):
+            twice = next(name for name in by_name if [*map(str, methods)].count(name) > 1)
+            checks.fail("methods", twice, "a different name for each method")
+    if not isinstance(by_name, Mapping) or not by_name:
         checks.fail("methods", methods, "a mapping of at least one name to a method, or a list of methods")
-    names = [name for name, _ in pairs]
-    if twice := [name for name in names if names.count(name) > 1]:
-        checks.fail("methods", twice[0], "a different name for each method")
-    return {name: as_space(name, given) for name, given in pairs}
+    return {name: as_space(name, given) for name, given in by_name.items()}
 
 
-def place(goal: Goal, candidates: Candidates, about: Mapping[str, Any]) -> Path | None:
+def place(goal: Goal, candidates: Candidates, **about: Any) -> Path | None:
     """Returns the path of a call's decisions; None if the call does not save its runs.
 
     Raises:
@@ -190,16 +174,13 @@ def place(goal: Goal, candidates: Candidates, about: Mapping[str, Any]) -> Path 
     """
     if goal.save is None:
         return None
-    made = {
-        name: [goal.identity(each.method(Trial(name, setting, 0.1))) for setting in each.settings]
-        for name, each in candidates.items()
-    }
-    for name, own in made.items():
+    call: dict[str, Any] = {"target": str(goal), "seeds": [*goal.seeds], "about": str(about)}
+    for name, each in candidates.items():
+        own = [goal.identity(each.method(Trial(name, setting, 0.1))) for setting in each.settings]
         if len({*own}) < len(own):
             expected = "policies, loads and transports whose names say their settings (with save=)"
-            checks.fail(f"methods[{name!r}]", candidates[name].space, expected)
-    call: dict[str, Any] = {"target": {goal.metric: goal.target}, "methods": made, "seeds": [*goal.seeds]}
-    call |= {name: str(value) for name, value in about.items()}
+            checks.fail(f"methods[{name!r}]", each.space, expected)
+        call[f"method {name}"] = own
     return Journal(goal.save, {"call": "study"}).path(call).with_suffix(".json")
 
 
@@ -212,20 +193,18 @@ def begin(goal: Goal, candidates: Candidates, spending: Spending, about: float =
         spending: what may be spent.
         about: cluster time in which a good run reaches the target. 0: not known.
     """
-    tuning = [*itertools.islice((s for s in itertools.count(TUNING) if s not in goal.seeds), 2**12)]
     spending.made.update(dict.fromkeys(candidates, 0))
     further = spending.runs is not None and len(candidates) > 1  # a single method needs no further seeds
     most = len(goal.seeds) if further else min(LOOKS[0], len(goal.seeds))
     reserve = len(goal.seeds) if goal.all_seeds else max(1, min(most, spending.room() // 2))
-    return Search(goal, candidates, tuning, spending, reserve, about)
+    return Search(goal, candidates, goal.tuning, spending, reserve, about)
 
 
-def answer(search: Search, whole: bool, notes: Sequence[str] = ()) -> Answer:
+def answer(search: Search, notes: Sequence[str] = ()) -> Answer:
     """Judges the best settings that a search has found; after Ctrl-C, tells what they are.
 
     Args:
         search: its trials, and what may be spent.
-        whole: whether the budget was large enough for the search.
         notes: of the answer.
 
     Raises:
@@ -240,28 +219,25 @@ def answer(search: Search, whole: bool, notes: Sequence[str] = ()) -> Answer:
     told = pd.DataFrame(settings, index=["setting", "learning_rate"]).T.astype({"learning_rate": float})
     histories = None
     if not spending.interrupted:
-        least = min(search.seconds().values())
-        if math.isinf(least):
+        longest = search.longest()
+        if math.isinf(longest):
             last = {name: search.rank(trial)[2] for name, trial in best.items()}
             fail_to_reach(goal, last, LONGEST * search.about)
-        until: Any = {"seconds": LONGEST * least, "about": search.about, "seed": search.seeds[0]}
-        histories = judge(goal, methods, functools.partial(goal.runs, **until), spending)
+        runs = functools.partial(goal.runs, seconds=longest, about=search.about)
+        histories = judge(goal, methods, runs, spending)
     if histories is not None:
         measured, known = goal.measured(histories), "more seeds could tell more methods apart"
-    elif search.recalled:
+    elif not any(spending.made.values()):
         raise KeyboardInterrupt
     else:  # the runs of the search on common seeds
         seeds = sorted(set.intersection(*({*search.found[trial]} for trial in best.values())))
         rows = {(name, seed): search.found[best[name]][seed] for name in best for seed in seeds}
         measured = pd.DataFrame(rows, index=Outcome._fields).T.rename_axis(["method", "seed"])
         known = f"the times are those of {len(seeds)} of the seeds that tuned, not of the judging seeds"
-    record: Callable[[], Mapping[str, Any]] = dict
     if spending.interrupted:
         unknown = ", ".join(name for name in candidates if name not in best)
         lacking = [f"Not run before the interrupt: {unknown}"] if unknown else []
         notes = [f"Interrupted: {known}", *lacking, *notes]
-    else:
-        notes, record = [*notes, *[CUT] * (not whole)], functools.partial(recorded, search, whole)
-    used = frozenset(seed for outcomes in search.found.values() for seed in outcomes)
-    spent = {name: spending.made[name] for name in best}
-    return Answer(goal, methods, told, measured, histories, used, spent, notes, spending.interrupted, record)
+    elif not search.whole:
+        notes = [*notes, CUT]
+    return Answer(search, methods, told, measured, histories, search.tuned(), notes)

@@ -13,6 +13,7 @@ from dmlcore.calls import checked
 
 LEVEL = 0.05  # methods of which neither is known to be slower than by this are level
 LOOK = 0.01  # probability that the interval of one look misses the median; at five looks at most 0.05
+END = checks.or_none(checks.real)  # check of an end of a range
 LOOKS = 8, 16, 32, 64, 128  # numbers of seeds at which comparisons look; 8 are the fewest with an interval
 
 
@@ -52,9 +53,7 @@ class Ratio(NamedTuple):
         return f"{'level' if self.outcome == 'level' else times(self.median)} ({known}; {seeds})"
 
 
-@checked(
-    samples=partial(checks.array, nan=True), low=checks.or_none(checks.real), high=checks.or_none(checks.real)
-)
+@checked(samples=partial(checks.array, nan=True), low=END, high=END)
 def decide(samples: npt.ArrayLike, low: float | None = None, high: float | None = None) -> Ratio:
     """Decides by the interval of the samples' median whether it is in a range, or which method is faster.
 
@@ -88,27 +87,16 @@ def decide(samples: npt.ArrayLike, low: float | None = None, high: float | None 
         checks.reject("low", f"{low:g}, above high = {high:g}", "at most high")
     given = np.asarray(samples, float)
     values = given[~np.isnan(given)]
-    middle, (least, most) = float(np.median(values)) if len(values) else math.nan, interval(values)
-    if low is None and high is None:
-        slower, faster, level = least > 1, most < 1, least >= 1 / (1 + LEVEL) and most <= 1 + LEVEL
-        outcome = "slower" if slower else "faster" if faster else "level" if level else "undecided"
-    else:
+    middle, least, most = float(np.median(values)) if len(values) else math.nan, -math.inf, math.inf
+    if len(values) >= LOOKS[0]:
+        least, most = map(float, quantile_test(values, q=0, p=0.5).confidence_interval(1 - LOOK))
+    known = {"slower": least > 1, "faster": most < 1, "level": least >= 1 / (1 + LEVEL) and most <= 1 + LEVEL}
+    if low is not None or high is not None:
         bottom, top = -math.inf if low is None else low, math.inf if high is None else high
-        inside, outside = bottom <= least and most <= top, least > top or most < bottom
-        outcome = "holds" if inside and len(values) >= LOOKS[0] else "fails" if outside else "undecided"
+        inside = bottom <= least and most <= top and len(values) >= LOOKS[0]
+        known = {"holds": inside, "fails": least > top or most < bottom}
+    outcome = next((name for name, holds in known.items() if holds), "undecided")
     return Ratio(middle, least, most, len(values), outcome, len(given) - len(values))
-
-
-def interval(values: np.ndarray) -> tuple[float, float]:
-    """Returns the interval of the median, by order statistics; (-inf, inf) of fewer than 8 values.
-
-    >>> interval(np.arange(16.0))
-    (2.0, 13.0)
-    """
-    if len(values) < LOOKS[0]:
-        return -math.inf, math.inf
-    found = quantile_test(values, q=0, p=0.5).confidence_interval(1 - LOOK)
-    return float(found.low), float(found.high)
 
 
 def times(ratio: float) -> str:
@@ -137,7 +125,6 @@ def _between(low: float, high: float) -> str:
     if high == math.inf and low > 1:
         return f"at least {times(low)}"
     first, last = map(times, (high, low) if high < 1 else (low, high))
-    for word in (" slower", " faster", " times as long", " times as fast"):
-        if last.endswith(word):
-            first = first.removesuffix(word)
-    return f"between {first} and {last}"
+    words = " slower", " faster", " times as long", " times as fast"
+    shared = next(filter(last.endswith, words), "")
+    return f"between {first.removesuffix(shared)} and {last}"
