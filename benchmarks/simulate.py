@@ -8,8 +8,10 @@ from __future__ import annotations
 import heapq
 import sys
 import time
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import optax
@@ -17,6 +19,7 @@ from scipy import stats
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+from replay import random_lenet
 from rich.table import Table
 from timing import console, reported, spread, verdict
 
@@ -122,21 +125,30 @@ def servers() -> None:
 
 def clients() -> None:
     """What a round of 100 workers costs that are drawn from 10,000, next to a cluster of 100 workers."""
-    problem, optimizer = dml.problems.digits_mlp(), optax.sgd(0.1)
-    sizes = {100: dml.bsp(), 10_000: dml.sampled(100)}
+    models = {"the digits MLP": (dml.problems.digits_mlp(), 500), "LeNet": (random_lenet(), 10)}
+    optimizer, sizes = optax.sgd(0.1), {100: dml.bsp(), 10_000: dml.sampled(100)}
     clusters = {workers: dml.Cluster.uniform(workers, jitter=stats.expon()) for workers in sizes}
     measured: dict[tuple[str, int], list[float]] = {}
+
+    def timed(what: str, workers: int, run: Callable[..., Any]) -> None:
+        begun = time.perf_counter()
+        run(clusters[workers], sizes[workers])
+        measured.setdefault((what, workers), []).append(time.perf_counter() - begun)
+
+    def simulate(cluster: dml.Cluster, policy: dml.Policy) -> None:
+        dml.simulate(policy, cluster, updates=500)
+
+    def train(problem: Any, updates: int, cluster: dml.Cluster, policy: dml.Policy) -> None:
+        dml.train(problem, cluster, policy, optimizer, updates=updates, eval_every=updates)
+
     for number in range(REPEATS + 1):  # the first of training compiles
         for workers in [*sizes][:: -1 if number % 2 else 1]:
-            cluster, policy = clusters[workers], sizes[workers]
-            begun = time.perf_counter()
-            dml.simulate(policy, cluster, updates=500)
-            timed = time.perf_counter()
-            dml.train(problem, cluster, policy, optimizer, updates=500, seed=number)
-            measured.setdefault(("timeline", workers), []).append(timed - begun)
-            measured.setdefault(("training", workers), []).append(time.perf_counter() - timed)
-    for what, least in {"timeline": 0.3, "training": 0.9}.items():
+            timed("timeline", workers, simulate)
+            for name, how in models.items():
+                timed(f"training of {name}", workers, partial(train, *how))
+    for what in dict.fromkeys(what for what, _ in measured):
         few, many = (np.array(measured[what, workers][1:]) for workers in sizes)
+        least = 0.3 if what == "timeline" else 0.9
         verdict(f"{what}, 100 of 10,000 workers a round, speed / of 100 workers", few / many, least)
 
 
