@@ -94,7 +94,7 @@ def install(lock: Path, folder: Path) -> None:
         uv = shutil.which("uv", path=folder / "uv" / "bin")
     if uv:
         sync = [uv, "pip", "sync", "--require-hashes", "--python", python, lock]
-        if sys.dont_write_bytecode:  # else modules are compiled as they are imported, a fraction of all
+        if sys.dont_write_bytecode:  # else Python keeps what it compiles at an import, a tenth of all
             sync.append("--compile-bytecode")
         if subprocess.run(sync).returncode == 0:
             return

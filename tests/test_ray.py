@@ -23,7 +23,6 @@ from wheels import check_wheels, wheels
 
 import dmlcore as dml
 from dmlcore.cluster.faults import Crash, ServerCrash, random_faults
-from dmlcore.engines.on_ray import actors
 from dmlcore.engines.on_ray import actors as on_ray
 from dmlcore.engines.on_ray.connection import kept_actors
 from dmlcore.engines.real import WorkerError
@@ -256,9 +255,9 @@ def test_messages_are_taken_in_the_order_they_were_sent_in():
     class Plain:
         unpack = staticmethod(lambda message: message)
 
-    inbox = actors.Inbox(Plain(), (7,))
+    inbox = on_ray.Inbox(Plain(), (7,))
     letters = [
-        actors.Letter((life, hire), number, (life, hire, number))
+        on_ray.Letter((life, hire), number, (life, hire, number))
         for life in (6, 7)
         for hire in (1, 2)
         for number in range(50)

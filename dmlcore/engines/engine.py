@@ -7,18 +7,16 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dmlcore import checks, notebook
+from dmlcore.cluster import Cluster
 from dmlcore.engines.spec import RunSpec
 from dmlcore.engines.virtual import make_timeline
 from dmlcore.trace import Trace
-from dmlcore.types import Watch
+from dmlcore.types import Load, Method, Policy, Shape, Transport, Watch
 
 if TYPE_CHECKING:
     import jax
 
     from dmlcore.engines.job import Job, Recording
-
-from dmlcore.cluster import Cluster
-from dmlcore.types import Load, Method, Policy, Shape, Transport
 
 
 def simulate(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shlex
 import tomllib
 from collections.abc import Mapping, Sequence
@@ -25,13 +26,6 @@ if TYPE_CHECKING:
 
     from dmlcore.reproduce.claims.rules import Samples
 
-import os
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    import pandas as pd
-
-
 RUNS = "runs.parquet"
 DIGITS = 5  # significant digits that numbers are rounded to
 MOST_BYTES = 5_000_000
@@ -50,7 +44,7 @@ def runs_table(runs: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
         ValueError: there is no frame, or a frame already has this column.
 
     >>> import pandas as pd
-    >>> table({"digits": pd.DataFrame({"method": ["BSP"], "loss": [1.2345678]})})
+    >>> runs_table({"digits": pd.DataFrame({"method": ["BSP"], "loss": [1.2345678]})})
       experiment method    loss
     0     digits    BSP  1.2346
     """
@@ -73,7 +67,7 @@ def write_runs(runs: Mapping[str, pd.DataFrame], folder: str | os.PathLike[str])
     """Writes `runs_table(runs)` to runs.parquet in a folder, completely or not at all, and returns its path.
 
     Raises:
-        ValueError: as for `table`, or the file would have more than 5 MB.
+        ValueError: as for `runs_table`, or the file would have more than 5 MB.
     """
     path = Path(folder) / RUNS
     found = runs_table(runs)

@@ -85,7 +85,7 @@ def with_links(fitted: Fitted, links: Any) -> Fitted:
         links: a rate of every worker's link, such as "25Gb/s" or bytes/s, or a mapping with some of
             `bandwidth`, `server_bandwidth` and `latency`; None: the cluster's own.
     """
-    if links is None:
+    if not links:
         return fitted
     links = links if isinstance(links, Mapping) else {"bandwidth": links}
     for name in links:

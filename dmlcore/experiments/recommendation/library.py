@@ -58,6 +58,12 @@ def library(scale: Scale) -> dict[str, Space]:
     balanced = "equal_finish_time()"
     by_speed = loads.speed_proportional(least=min(LEAST_LOAD, scale.batch_size))
 
+    def deadline(tasks: float) -> Policy:
+        return policies.deadline(tasks * seconds)
+
+    def adaptive_load(learning_rate: float) -> Policy:
+        return policies.adaptive_load(learning_rate, sizes)
+
     def hps(bits: int) -> Method:
         pipeline = transport.pipelined(_coded(bits), own_steps=scale.own_steps)
         return Method(bsp, load=balanced, transport=pipeline)
@@ -84,13 +90,13 @@ def library(scale: Scale) -> dict[str, Space]:
         "K-sync": of(policies.k_sync, rate, k=parts),
         "K-batch-sync": of(policies.k_batch_sync, rate, k=rounds),
         "Rennala": of(policies.rennala, rate, s=rounds),
-        "deadline": of(lambda tasks: policies.deadline(tasks * seconds), rate, tasks=(1.5, 1.0, 2.5, 4.0)),
+        "deadline": of(deadline, rate, tasks=(1.5, 1.0, 2.5, 4.0)),
         "SSP": of(policies.ssp, rate, staleness=(3, 1, 16, 8, 2, 32)),
         "K-async": of(policies.k_async, between, k=parts),
         "FedBuff": of(policies.fedbuff, between, k=parts),
         # As many as training tells.
         "DBW": of(policies.dbw, rate / 2),
-        "adaptive load": of(lambda learning_rate: policies.adaptive_load(learning_rate, sizes), rate / 2),
+        "adaptive load": of(adaptive_load, rate / 2),
         # None is.
         "ASP": of(policies.asp, alone),
         "quantized ASP": of(lambda bits: Method(asp, transport=_coded(bits)), alone, bits=BITS),

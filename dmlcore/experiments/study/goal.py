@@ -184,8 +184,9 @@ class Goal:
             for (every, some), each in together.items():
                 parts.append(compare(each, seeds=some, eval_every=every, resolve=resolve, **options))
                 if parts[-1].attrs["interrupted"]:
-                    raise KeyboardInterrupt
-            stopped = False
+                    break
+            else:
+                stopped = False
         return (pd.concat(parts, ignore_index=True) if parts else None), stopped
 
     def measured(self, runs: pd.DataFrame) -> pd.DataFrame:

@@ -196,7 +196,7 @@ def recalled(search: Search, settings: Mapping[str, Any]) -> bool:
     """
     record: Any = settings.get(question(search))
     found: dict[Trial, dict[int, Outcome]] = {}
-    with contextlib.suppress(Exception):  # there is none, it is damaged, or `make` fails in any way
+    with contextlib.suppress(AttributeError, KeyError, TypeError, ValueError):  # none, or a damaged one
         for name, candidate in search.candidates.items():
             knobs, rate, seconds, last = record["best"][name]
             outcome = Outcome(float(seconds), float(last), math.nan, math.nan)

@@ -163,12 +163,19 @@ class Candidate:
         return made._replace(optimizer=own)
 
     def trial(self, knobs: Mapping[str, Any], rate: float | None) -> Trial:
-        """Returns the trial with these knobs, as JSON values; fails if it cannot be made here."""
+        """Returns the trial with these knobs, as JSON values.
+
+        Raises:
+            ValueError: it cannot be made here.
+        """
+        if {*knobs} != {*self.values} or (rate is not None) != self.rated:
+            raise ValueError(f"{self.name} has other knobs")
         for knob, told in knobs.items():
             if told not in map(as_json, self.values[knob]):
                 self.values[knob].append(told)  # a search had gone on beyond the end
         setting = tuple([*map(as_json, own)].index(knobs[knob]) for knob, own in self.values.items())
-        self._check(self.method(Trial(self.name, setting, rate)))
+        if error := self._refusal(setting):
+            raise ValueError(str(error))
         return Trial(self.name, setting, rate)
 
     def _refusal(self, setting: tuple[int, ...]) -> Exception | None:

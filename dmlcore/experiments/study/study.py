@@ -174,7 +174,7 @@ def place(goal: Goal, candidates: Candidates, **about: Any) -> Path | None:
     """
     if goal.save is None:
         return None
-    call: dict[str, Any] = {"target": str(goal), "seeds": [*goal.seeds], "about": str(about)}
+    call: dict[str, Any] = {"target": {goal.metric: goal.target}, "seeds": [*goal.seeds], "about": str(about)}
     for name, each in candidates.items():
         own = [goal.identity(each.method(Trial(name, setting, 0.1))) for setting in each.settings]
         if len({*own}) < len(own):

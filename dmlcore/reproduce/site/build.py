@@ -1,4 +1,4 @@
-"""`paper_repro.py docs`: runs the notebooks that have no finished run, then builds the site, whole or not."""
+"""`paper_repro.py docs`: runs the notebooks that have no finished run, then the site, whole or not at all."""
 
 import argparse
 import contextlib

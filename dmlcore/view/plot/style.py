@@ -19,7 +19,9 @@ from dmlcore import checks, files
 _LOOK = files.table(__file__, "style")
 _COLORS: Mapping[str, str] = _LOOK["colors"]
 METHOD_COLORS: Mapping[str, str] = {
-    name: _COLORS.get(color, "#000000") for color, names in _LOOK["families"].items() for name in names
+    name: {"black": "#000000", **_COLORS}[color]
+    for color, names in _LOOK["families"].items()
+    for name in names
 }
 """Colour of each family of methods. Those that share one do not meet in any paper's figures."""
 
