@@ -259,7 +259,7 @@ def existing_file(name: str, value: str | os.PathLike[str], expected: str = "a f
     FileNotFoundError: text: expected a file that exists, got 'none.txt'
     """
     found = Path(value)
-    if not found.is_file():
+    if not os.path.isfile(found):  # a name that is too long is none
         raise FileNotFoundError(message(name, repr(os.fspath(value)), expected))
     return found
 

@@ -427,8 +427,8 @@ class Server:
 
     def deadlock(self, time: float) -> Exception:
         """Returns the error for a deadlock at `time`."""
-        workers = f"all {len(self.present)} workers wait" if self.present else "every worker has left"
-        return mistakes.error("deadlock", self.policy, time=time, updates=self.num_updates, workers=workers)
+        kind, workers = "deadlock" if self.present else "abandoned", len(self.present)
+        return mistakes.error(kind, self.policy, time=time, updates=self.num_updates, workers=workers)
 
     def trace(self, time: float, metadata: dict[str, Any]) -> Trace:
         """Ends the run at `time` and returns its trace."""

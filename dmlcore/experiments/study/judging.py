@@ -136,6 +136,10 @@ class Answer:
         """What was asked."""
         return self.search.goal
 
+    def settings(self) -> dict[str, Any]:
+        """Returns what the search has found, as JSON values."""
+        return recorded(self.search)
+
     @property
     def seconds(self) -> pd.DataFrame:
         """Times to the target by method and seed; inf: not reached; NaN: not run."""
@@ -210,8 +214,7 @@ class Study:
     @property
     def settings(self) -> dict[str, Any]:
         """What the searches have found, as JSON values: the argument `settings` of the same study later."""
-        searches = [each.search for each in self.answers.values()]
-        whole = (recorded(search) for search in searches if not search.spending.interrupted)
+        whole = (each.settings() for each in self.answers.values() if not each.search.spending.interrupted)
         return {key: found for each in whole for key, found in each.items()}
 
     @property

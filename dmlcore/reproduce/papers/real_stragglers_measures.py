@@ -10,7 +10,6 @@ import pandas as pd
 
 import dmlcore as dml
 from dmlcore import checks, data, pages, units
-from dmlcore.experiments.study import search
 from dmlcore.reading.log import read, sized
 from dmlcore.reading.pipeline import BACKWARD, COLUMNS, FORWARD, Operation, Pipeline
 from dmlcore.reading.sources import table_of
@@ -225,7 +224,7 @@ def searched(answers: Sequence[Any], among: Sequence[str] = ()) -> str:
     found = {
         name: float(best[2])
         for answer in answers
-        for record in search.recorded(answer.search).values()
+        for record in answer.settings().values()
         for name, best in record["best"].items()
     }
     return min((name for name in found if not among or name in among), key=found.__getitem__)
