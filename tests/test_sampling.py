@@ -138,6 +138,7 @@ def test_a_round_goes_on_with_those_that_are_left():
         (lambda: dml.sampled(2, dml.sampled(2)), "policy: expected .* does not sample, got sampled"),
         (lambda: dml.sampled(2, weights=[1, 0]), r"weights\[1\]: expected a number > 0.*, got 0"),
         (lambda: dml.sampled(2, weights=WEIGHTS).init(3), "weights: .*each of 3 workers, got 4 values"),
+        (lambda: dml.sampled(2, weights=[1e-200, 1e200]).init(2), "weights: .*ratios below 1e300"),
         (
             lambda: dml.simulate(dml.sampled(2), TEN, updates=1, transport="pipelined()"),
             "policy: expected one that starts all workers .*, got sampled",

@@ -113,6 +113,8 @@ def sampled(m: int, policy: Policy | None = None, weights: float | Sequence[floa
         check_enough(num_workers, m=m)
         each = checks.for_each("weights", weights, num_workers)
         odds = None if isinstance(weights, float) else np.array(each)
+        if odds is not None and not (odds / odds.sum()).all():
+            checks.fail("weights", f"{min(each):g} to {max(each):g}", "ratios below 1e300")
         return Sampling(rule.init(m), odds, [*range(num_workers)])
 
     def on_begin(state: Sampling, seed: int) -> tuple[Sampling, Sequence[Start]]:
