@@ -747,6 +747,15 @@ class TestStudy:
         ):
             asked({"BSP": dml.bsp(), "ASP": dml.asp()}, target={"loss": 0.0}, budget=20)
 
+    def test_all_workers_may_leave_for_good(self):
+        """The rounds of BSP, which tell how long runs are, end with them."""
+        stays = {"worker": [0, 1, 2], "from": [0, 0, 0], "until": [0.5, 0.4, 0.5]}
+        ended = SLOW.with_faults(*dml.faults.absences(stays, 3))
+        rounds = Goal(PROBLEM, ended, "loss", 30.0, 8).rounds(1000)
+        assert 0 < len(rounds.updates) < 1000
+        assert rounds.end_time == 0.5
+        assert asked(cluster=ended, budget=20).table["seconds"].iloc[0] < 0.5
+
     def test_arguments_are_those_that_are_documented(self):
         assert [*inspect.signature(dml.study).parameters][:4] == ["methods", "problem", "cluster", "target"]
 

@@ -18,6 +18,7 @@ import pandas as pd
 
 from dmlcore import checks
 from dmlcore.cluster import Cluster
+from dmlcore.cluster.faults import Crash
 from dmlcore.engines.engine import resolve
 from dmlcore.engines.job import described
 from dmlcore.engines.spec import RunSpec
@@ -142,9 +143,13 @@ class Goal:
             told["judged"] = [*_metrics(self.problem, judged).values()]
         return told
 
-    def rounds(self) -> Trace:
-        """Returns the trace of the first rounds of BSP."""
-        return self.timeline(Method(bsp()), updates=ROUNDS)
+    def rounds(self, count: int = ROUNDS, seed: int = 0) -> Trace:
+        """Returns the trace of the first rounds of BSP, or of those until all workers have left for good."""
+        crashes = (each for each in self.cluster.faults.events if isinstance(each, Crash))
+        ends = {each.worker: each.time for each in crashes if each.seconds == math.inf}
+        if len(ends) < self.cluster.num_workers:
+            return self.timeline(Method(bsp()), updates=count, seed=seed)
+        return self.timeline(Method(bsp()), seconds=max(ends.values()), seed=seed).until(count)
 
     def grid(self, method: Method, seconds: float) -> int:
         """Returns the updates between two evaluations of a run that takes about `seconds` to the target.

@@ -21,7 +21,6 @@ from dmlcore import checks
 from dmlcore.experiments.study.goal import Goal, Outcome
 from dmlcore.experiments.study.space import Candidate, Candidates, Trial, as_json
 from dmlcore.experiments.study.spending import Spending
-from dmlcore.methods.policies import bsp
 from dmlcore.types import Method
 
 MAGNITUDES = [4.0**power for power in range(-7, 5)]  # learning rates of the first runs
@@ -229,7 +228,7 @@ def magnitudes(search: Search, most: int = len(MAGNITUDES)) -> tuple[dict[str, f
         rates = [None] if not each.rated else [each.space.rate] if each.space.rate else own
         trials[name] = [Trial(name, each.settings[0], rate) for rate in rates]
     for number in range(LENGTHS):
-        seconds = goal.timeline(Method(bsp()), updates=FIRST_ROUNDS * 2**number, seed=seed).end_time
+        seconds = goal.rounds(FIRST_ROUNDS * 2**number, seed).end_time
         made = search.outcomes([(trial, seed) for each in trials.values() for trial in each], seconds)
         if spending.interrupted:
             raise KeyboardInterrupt
