@@ -8,10 +8,8 @@ from __future__ import annotations
 import heapq
 import sys
 import time
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import optax
@@ -21,7 +19,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from replay import random_lenet
 from rich.table import Table
-from timing import console, reported, spread, verdict
+from timing import console, race, reported, spread, verdict
 
 import dmlcore as dml
 
@@ -126,28 +124,18 @@ def servers() -> None:
 def clients() -> None:
     """What a round of 100 workers costs that are drawn from 10,000, next to a cluster of 100 workers."""
     models = {"the digits MLP": (dml.problems.digits_mlp(), 500), "LeNet": (random_lenet(), 10)}
-    optimizer, sizes = optax.sgd(0.1), {100: dml.bsp(), 10_000: dml.sampled(100)}
-    clusters = {workers: dml.Cluster.uniform(workers, jitter=stats.expon()) for workers in sizes}
-    measured: dict[tuple[str, int], list[float]] = {}
-
-    def timed(what: str, workers: int, run: Callable[..., Any]) -> None:
-        begun = time.perf_counter()
-        run(clusters[workers], sizes[workers])
-        measured.setdefault((what, workers), []).append(time.perf_counter() - begun)
-
-    def simulate(cluster: dml.Cluster, policy: dml.Policy) -> None:
-        dml.simulate(policy, cluster, updates=500)
-
-    def train(problem: Any, updates: int, cluster: dml.Cluster, policy: dml.Policy) -> None:
-        dml.train(problem, cluster, policy, optimizer, updates=updates, eval_every=updates)
-
-    for number in range(REPEATS + 1):  # the first of training compiles
-        for workers in [*sizes][:: -1 if number % 2 else 1]:
-            timed("timeline", workers, simulate)
-            for name, how in models.items():
-                timed(f"training of {name}", workers, partial(train, *how))
-    for what in dict.fromkeys(what for what, _ in measured):
-        few, many = (np.array(measured[what, workers][1:]) for workers in sizes)
+    sizes = {100: dml.bsp(), 10_000: dml.sampled(100)}
+    contenders = {}
+    for workers, policy in sizes.items():
+        cluster = dml.Cluster.uniform(workers, jitter=stats.expon())
+        contenders["timeline", workers] = partial(dml.simulate, policy, cluster, updates=500)
+        for name, (problem, updates) in models.items():
+            how = {"updates": updates, "eval_every": updates}
+            train = partial(dml.train, problem, cluster, policy, optax.sgd(0.1), **how)
+            contenders[f"training of {name}", workers] = train
+    seconds = race(contenders, REPEATS)
+    for what in dict.fromkeys(what for what, _ in contenders):
+        few, many = (seconds[what, workers] for workers in sizes)
         least = 0.3 if what == "timeline" else 0.9
         verdict(f"{what}, 100 of 10,000 workers a round, speed / of 100 workers", few / many, least)
 

@@ -12,7 +12,8 @@ from dmlcore import checks, notebook
 from dmlcore.cluster.durations import Durations
 from dmlcore.cluster.faults import Fault, Faults, Hang, check_faults, plain
 from dmlcore.cluster.jitter import Quantile, SizedJitter, resolve_jitter, show_jitter
-from dmlcore.cluster.regime import ParameterServer, Regime, regime
+from dmlcore.cluster.parameter_server import ParameterServer
+from dmlcore.cluster.regime import Regime, regime
 from dmlcore.cluster.slowdowns import SpeedChange, Stragglers, TimedChange, check_workers, speed_change
 from dmlcore.theory import Response
 

@@ -182,9 +182,8 @@ def _policy(trace: Trace) -> Policy | None:
     known = trace.metadata
     if known.get("incidents") or "local" in known:
         return None
-    makers = {name: getattr(policies, name) for name in policies.__all__ if name != "ALL_POLICIES"}
     try:
-        found: Policy = calls.made("policy", known.get("policy"), makers)
+        found: Policy = calls.made("policy", known.get("policy"), policies.MAKERS)
         loads.resolve(known.get("load"))
         transport.resolve(known.get("transport"))
     except ValueError:  # the policy, load rule or transport is not of this package

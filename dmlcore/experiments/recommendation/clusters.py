@@ -10,7 +10,8 @@ import numpy as np
 
 from dmlcore import checks, files
 from dmlcore.cluster import Cluster
-from dmlcore.cluster.regime import ParameterServer, with_load, with_ratio
+from dmlcore.cluster.parameter_server import ParameterServer
+from dmlcore.cluster.regime import with_load, with_ratio
 from dmlcore.experiments.prediction import calibrate
 from dmlcore.experiments.study.goal import Goal
 from dmlcore.reading.log import sized

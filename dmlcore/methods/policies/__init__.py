@@ -31,8 +31,11 @@ __all__ += ["deadline", "delay_adaptive", "dssp", "essp", "fedasync", "fedbuff",
 __all__ += ["k_batch_sync", "k_sync", "k_sync_schedule", "mindflayer", "n_softsync", "pflug", "rennala"]
 __all__ += ["ringleader", "ringmaster", "sampled", "ssp", "sync_switch"]
 
-_MAKERS = {name: globals()[name] for name in __all__ if name != "ALL_POLICIES"}
+MAKERS: dict[str, Callable[..., Policy]] = {
+    name: globals()[name] for name in __all__ if name != "ALL_POLICIES"
+}
+"""Name -> factory of all policies."""
 # Every policy in this table runs through all conformance tests on every engine.
 ALL_POLICIES: dict[str, Callable[[], Policy]] = {
-    name: partial(made, name, call, _MAKERS) for name, call in table(__file__, "tested").items()
+    name: partial(made, name, call, MAKERS) for name, call in table(__file__, "tested").items()
 }
