@@ -162,6 +162,18 @@ def test_timelines_are_made_without_jax():
     assert process.stdout.strip() == "set() False"
 
 
+def test_a_first_run_imports_nothing_that_only_others_need():
+    program = (
+        "import sys, optax, dmlcore as dml; cluster = dml.Cluster.uniform(2);"
+        "dml.train(dml.problems.digits_mlp(), cluster, dml.bsp(), optax.sgd(0.1), updates=2);"
+        "print({'scipy.stats', 'flax', 'sklearn', 'matplotlib', 'ray', 'IPython'} & {*sys.modules})"
+    )
+    process = subprocess.run(
+        [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    assert process.stdout.strip() == "set()"
+
+
 def test_data_are_fetched_without_jax():
     program = "import sys, dmlcore.data; print({'jax', 'flax', 'sklearn'} & {*sys.modules})"
     process = subprocess.run(

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from scipy.stats import quantile_test
+import scipy
 
 from dmlcore import checks
 from dmlcore.calls import checked
@@ -89,7 +89,7 @@ def decide(samples: npt.ArrayLike, low: float | None = None, high: float | None 
     values = given[~np.isnan(given)]
     middle, least, most = float(np.median(values)) if len(values) else math.nan, -math.inf, math.inf
     if len(values) >= LOOKS[0]:
-        least, most = map(float, quantile_test(values, q=0, p=0.5).confidence_interval(1 - LOOK))
+        least, most = map(float, scipy.stats.quantile_test(values, q=0, p=0.5).confidence_interval(1 - LOOK))
     known = {"slower": least > 1, "faster": most < 1, "level": least >= 1 / (1 + LEVEL) and most <= 1 + LEVEL}
     if low is not None or high is not None:
         bottom, top = -math.inf if low is None else low, math.inf if high is None else high
