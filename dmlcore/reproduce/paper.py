@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 RUNS = "runs.parquet"
 DIGITS = 5  # significant digits that numbers are rounded to
-MOST_BYTES = 5_000_000
+MOST_BYTES = 2_000_000  # of a file that is kept
 
 
 def runs_table(runs: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
@@ -67,7 +67,7 @@ def write_runs(runs: Mapping[str, pd.DataFrame], folder: str | os.PathLike[str])
     """Writes `runs_table(runs)` to runs.parquet in a folder, completely or not at all, and returns its path.
 
     Raises:
-        ValueError: as for `runs_table`, or the file would have more than 5 MB.
+        ValueError: as for `runs_table`, or the file would have more than 2 MB.
     """
     path = Path(folder) / RUNS
     found = runs_table(runs)
@@ -230,7 +230,7 @@ class Paper(Strict):
             The path of the file; None at quick scale.
 
         Raises:
-            ValueError: `runs` has no frame or is not such a mapping, or the file would have more than 5 MB.
+            ValueError: `runs` has no frame or is not such a mapping, or the file would have more than 2 MB.
         """
         return write_runs(runs, parameters.output) if parameters.scale == FULL else None
 
