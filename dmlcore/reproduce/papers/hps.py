@@ -30,6 +30,7 @@ class HpsParameters(TunedParameters):
 
 
 SWEPT = tuple(f"{reading}, c = {c:g}" for c in RATIOS for reading in READINGS)
+SERVED_PARTS = tuple(f"{reading}, c = {c:g}" for c in SERVED for reading in READINGS)
 SWEPT_REAL = tuple(f"{name}, {swept}, c = {c:g}" for name in REAL for swept in READINGS for c in REAL_RATIOS)
 
 
