@@ -22,6 +22,11 @@ def table(module: str, name: str) -> dict[str, Any]:
     return tomllib.loads(Path(module).with_name(f"{name}.toml").read_text(encoding="utf-8"))
 
 
+def on_path(variable: str, folder: Path) -> str:
+    """Returns the folders that an environment variable lists, after `folder`."""
+    return os.pathsep.join(filter(None, [str(folder), os.environ.get(variable)]))
+
+
 @contextmanager
 def aside(path: Path) -> Iterator[Path]:
     """Gives a temporary path to write to; when the block ends, that file replaces `path` in one step.

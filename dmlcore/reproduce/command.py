@@ -12,7 +12,7 @@ from pydantic import ValidationError
 from rich.console import Console
 from rich.table import Table
 
-from dmlcore import checks
+from dmlcore import checks, files
 from dmlcore.reproduce import agreement, arithmetic, chapters, claims, manifest, recommending, runner
 from dmlcore.reproduce.manifest import Folders, PaperJob
 from dmlcore.reproduce.paper import SETTINGS, unsealed
@@ -307,8 +307,10 @@ def lab(arguments: Sequence[str], root: Path) -> int:
             raise UsageError(checks.message("lab", word.partition("=")[0], expected, hint))
     environment = {
         **arithmetic.settings(),
-        "PYTHONPATH": os.pathsep.join(filter(None, [str(root), os.environ.get("PYTHONPATH")])),
+        "PYTHONPATH": files.on_path("PYTHONPATH", root),
         "JUPYTER_PREFER_ENV_PATH": "1",  # use the kernel of this interpreter
+        # Without its setting there, JupyterLab asks for news over what one reads, although it fetches none.
+        "JUPYTER_CONFIG_PATH": files.on_path("JUPYTER_CONFIG_PATH", Path(__file__).with_name("jupyter")),
     }
     options = ["--ServerApp.ip=127.0.0.1", f"--ServerApp.root_dir={root}",  # notebooks show figures/
                f"--LabApp.default_url=/lab/tree/notebooks/{TOUR}",

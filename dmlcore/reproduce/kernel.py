@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 import weakref
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Any, ClassVar
 from jupyter_client.kernelspec import KernelSpec
 from jupyter_client.manager import AsyncKernelManager
 
+from dmlcore import files
 from dmlcore.experiments.journal import SAVE
 from dmlcore.reproduce import arithmetic
 
@@ -43,13 +43,12 @@ class LocalKernel(AsyncKernelManager):
     @property
     def kernel_spec(self) -> KernelSpec:
         """The command to start; it sets MPLBACKEND, because the caller's backend may show nothing."""
-        path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
         return KernelSpec(
             argv=[sys.executable, "-m", "ipykernel_launcher", "--log-level=50", "-f", "{connection_file}"],
             display_name="Python 3",
             language="python",
             env={
-                "PYTHONPATH": path,
+                "PYTHONPATH": files.on_path("PYTHONPATH", ROOT),
                 "MPLBACKEND": "module://matplotlib_inline.backend_inline",
                 **arithmetic.settings(quickly=self.journal is None),
                 **({SAVE: str(self.journal)} if self.journal else {}),
