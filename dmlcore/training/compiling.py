@@ -13,6 +13,7 @@ import jax.numpy as jnp
 from jax.extend import core
 
 from dmlcore import files
+from dmlcore.collecting import paused
 
 # For XLA on a CPU. By default it distributes independent operations of a step over threads. In small problems
 # an operation takes microseconds, less than the distribution costs: a run with SSP then uses two cores for as
@@ -145,7 +146,8 @@ class Compiled:
 
     def compile(self, *args: Any, **named: Any) -> Any:
         """Compiles the program for such arguments and returns it, to read its text and its use of memory."""
-        return self._jitted().lower(*args, **named).compile()
+        with paused():  # the collector would scan the program again and again, a tenth of the time
+            return self._jitted().lower(*args, **named).compile()
 
     def programs(self) -> int:
         """The number of programs compiled so far."""

@@ -18,6 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from dmlcore import files
+from dmlcore.collecting import paused
 from dmlcore.problems.problem import Problem
 from dmlcore.problems.validation import check_problem
 from dmlcore.trace import Trace
@@ -112,7 +113,8 @@ def check_once(problem: Any) -> None:
     """
     real, passed = str(jax.dtypes.canonicalize_dtype(float)), None
     if isinstance(problem, Problem) and real not in problem.checked:
-        with contextlib.suppress(Exception):  # of a faulty problem, about which the check says more
+        # Exceptions of a faulty problem: the check says more about it.
+        with contextlib.suppress(Exception), paused():
             content = of_problem(problem), of_code(), jax.__version__, jax.default_backend(), np.__version__
             passed = files.cache() / "checked" / hashlib.sha256(repr(content).encode()).hexdigest()
             if passed.exists():
