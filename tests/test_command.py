@@ -305,6 +305,8 @@ def test_what_lab_and_test_become(monkeypatch):
     assert environments[:2] == [before] * 2
     assert environments[2].items() >= arithmetic.settings().items()
     assert environments[2]["PYTHONPATH"].split(os.pathsep)[0] == str(ROOT)
+    own = Path(environments[2]["JUPYTER_CONFIG_PATH"].split(os.pathsep)[0])
+    assert "fetchNews" in (own / "labconfig/default_setting_overrides.json").read_text(encoding="utf-8")
     assert dict(os.environ) == before  # of this process, in which further tests run
 
 

@@ -134,14 +134,19 @@ def test_public_names_are_documented_and_return_what_is_public(name):
         assert any(kind.__name__ in vars(home).get("__all__", ()) for home in homes)
 
 
+def printed(program):
+    """What a program prints in a process of its own."""
+    process = subprocess.run(
+        [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    return process.stdout.strip()
+
+
 def test_command_line_starts_without_numerics():
     """A resume takes a second because nothing heavy is imported for it."""
     heavy = "{'jax', 'numpy', 'pandas', 'papermill'}"
     program = f"import sys, dmlcore.reproduce.command; print({heavy} & {{*sys.modules}})"
-    process = subprocess.run(
-        [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True
-    )
-    assert process.stdout.strip() == "set()"
+    assert printed(program) == "set()"
 
 
 def test_timelines_are_made_without_jax():
@@ -149,10 +154,7 @@ def test_timelines_are_made_without_jax():
         "import sys, dmlcore as dml; before = {'jax', 'numpy'} & {*sys.modules};"
         "dml.simulate(dml.ssp(3), dml.Cluster.uniform(4), updates=9); print(before, 'jax' in sys.modules)"
     )
-    process = subprocess.run(
-        [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True
-    )
-    assert process.stdout.strip() == "set() False"
+    assert printed(program) == "set() False"
 
 
 def test_a_first_run_imports_nothing_that_only_others_need():
@@ -161,18 +163,12 @@ def test_a_first_run_imports_nothing_that_only_others_need():
         "dml.train(dml.problems.digits_mlp(), cluster, dml.bsp(), optax.sgd(0.1), updates=2);"
         "print({'scipy.stats', 'flax', 'sklearn', 'matplotlib', 'ray', 'IPython'} & {*sys.modules})"
     )
-    process = subprocess.run(
-        [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True
-    )
-    assert process.stdout.strip() == "set()"
+    assert printed(program) == "set()"
 
 
 def test_data_are_fetched_without_jax():
     program = "import sys, dmlcore.data; print({'jax', 'flax', 'sklearn'} & {*sys.modules})"
-    process = subprocess.run(
-        [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True
-    )
-    assert process.stdout.strip() == "set()"
+    assert printed(program) == "set()"
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.name)

@@ -29,8 +29,9 @@ class HpsParameters(TunedParameters):
     workers: int = Field(8, ge=3)
 
 
-SWEPT = tuple(f"{reading}, c = {c:g}" for c in RATIOS for reading in READINGS)
-SERVED_PARTS = tuple(f"{reading}, c = {c:g}" for c in SERVED for reading in READINGS)
+SWEPT, SERVED_PARTS = (
+    tuple(f"{reading}, c = {c:g}" for c in ratios for reading in READINGS) for ratios in (RATIOS, SERVED)
+)
 SWEPT_REAL = tuple(f"{name}, {swept}, c = {c:g}" for name in REAL for swept in READINGS for c in REAL_RATIOS)
 
 
